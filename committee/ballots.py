@@ -190,8 +190,8 @@ class Ballots:
         sender.reveal(stored.vote, stored.quote)
 
     def collect(self, action: PostCommitRoot | CertifyRound | RevealUnderRoot, sender: CertificateSender) -> None:
-        """Sends the transaction of one step of a verdict certificate: the Merkle root of the members' commitments, the
-        certificate, or the reveal of a vote whose commitment is under such a root."""
+        """Sends the transaction of one step of a verdict certificate. The step posts the Merkle root of the members' commitments,
+        posts the certificate, or reveals a vote whose commitment is under such a root."""
         _present(self._certificates).collect(action, sender)
 
     def _together(
@@ -324,8 +324,8 @@ class SeatResults:
         """Dispute, round and mask of the seats that were counted, with the block of that."""
 
     def step(self, snapshot: Snapshot) -> Sequence[Action]:
-        """Follows the disputes, and counts the seats of those that are over. Returns no action. After an error, the next step
-        reads the same blocks again."""
+        """Follows the disputes, and counts the seats of each dispute that is over. Returns no action. After an error, the next
+        step reads the same blocks again."""
         still_open = {case.id for case in snapshot.disputes if not is_over(case)}
         for dispute in still_open:
             self._seen.setdefault(dispute, snapshot.number)

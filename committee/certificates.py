@@ -64,8 +64,8 @@ class RoundNotes:
     commitments: dict[Address, SharedCommitment] = field(default_factory=dict)
     """The first commitment that each member shared."""
     doubled: dict[Address, SharedCommitment] = field(default_factory=dict)
-    """The second commitment of each member that signed two different commitments. A root that this member makes contains neither
-    of the two. A root of another member may contain one of them."""
+    """The second commitment of each member that signed two different commitments. A commit root that this member makes contains
+    neither of the two commitments. A commit root of another member may contain one of them."""
     roots: dict[Address, int] = field(default_factory=dict)
     """A bit mask of seats for each member that posted a commit root. The seats' commitments are under the root, as that member
     states."""
@@ -96,7 +96,7 @@ class RoundNotes:
 
 
 class Certificates:
-    """Makes verdict certificates for one account, together with the other members of each round."""
+    """The part of a member that makes verdict certificates for its account, together with the other members of each round."""
 
     def __init__(
         self, domain: Domain, chain: CertificateView, gossip: GossipPort, protection: Protection, relied: ReliedRoots,
@@ -138,8 +138,10 @@ class Certificates:
                 telemetry.log_error("certificate.message_refused", error, dispute=message.dispute, member=message.voter)
 
     def plan(self, snapshot: Snapshot, dispute: Dispute, vote: Vote, is_declined: bool = False) -> CertificatePlan:
-        """Decides what this member does next in a round for which its vote is stored, and sends the messages that other members
-        need for it. If the chain does not answer or answers something impossible, it returns the plan `ALONE`: the member then
+        """Decides the next step of this member in a round for which its vote is stored. Also sends the messages that other
+        members need for the round.
+
+        If the chain does not answer or answers something impossible, this method returns the plan `ALONE`. The member then
         commits and reveals its vote without the other members.
 
         `is_declined` means that a person declined the duty for this dispute. Then the member makes no further commitment. If its
@@ -164,10 +166,10 @@ class Certificates:
         return plan
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Checks the BLS signatures that arrived, beginning with the dispute whose reveal phase ends first.
+        """Checks the BLS signatures that arrived, at most `CHECKS_PER_TICK` of them. Begins with the dispute whose reveal phase
+        ends first. Checks the sum of the signatures first, and single signatures only if the sum is wrong.
 
-        Returns no action, because the next tick decides. The node calls this after it has sent the actions of the tick. At most
-        `CHECKS_PER_TICK` checks are made. A sum of signatures is checked first, and a single signature only if the sum is wrong.
+        Returns no action, because the next tick decides. The node calls this after it has sent the actions of the tick.
         """
         left = CHECKS_PER_TICK
         for dispute in sorted(snapshot.disputes, key=lambda each: each.reveal_end):

@@ -1,10 +1,12 @@
 """Decides which messages a gossip process relays and stores for its duty process.
 
-It admits a message of a registered peer that keeps the limits, if the message belongs to this network and to the active key epoch
-or the epoch before. Cheap checks come first: the origin, repetition, the origin's rate, the size. Only then is the message
-parsed. A repeated message does not count against the rate.
+A message is admitted only if all of these conditions hold. A registered peer sent it. It keeps the limits. It belongs to this
+network. It belongs to the active key epoch or to the epoch before.
 
-This module never asks the chain. So it relays a well-formed message of a registered peer even if the message states something
+Cheap checks come first: the origin, repetition, the origin's rate, the size. Only then is the message parsed. A repeated message
+does not count against the rate.
+
+This module never asks the chain. So it admits a well-formed message of a registered peer even if the message states something
 false. The duty process that receives such a message refuses it.
 """
 
@@ -60,8 +62,8 @@ class Admission:
     """Checks every message that arrives from a peer, and every message that this process publishes itself."""
 
     def __init__(self, newest: Callable[[], PeersFile]) -> None:
-        """`newest` returns the newest content of `peers.json`. It is called for each message, because a member may send its first
-        message about a dispute in the same block in which the duty process wrote that dispute into the file."""
+        """`newest` returns the newest content of `peers.json`. Each message calls it anew. The reason is that the duty process
+        may add a dispute to the file in the same block in which a member sends its first message about that dispute."""
         self._newest = newest
         self._times: dict[tuple[str, str], deque[float]] = {}
         self._seen: Memory[bytes] = Memory(MAX_SEEN)

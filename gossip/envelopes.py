@@ -40,10 +40,11 @@ class EnvelopeShelf:
         return file.resolve()
 
     def piece(self, account: str, request: bytes, peers: PeersFile, now: float) -> bytes:
-        """Returns the piece of an envelope that a peer asks for, or empty bytes if the offset is at or after the envelope's end.
+        """Returns the piece of an envelope for which a peer asks. Returns empty bytes if the offset is at or after the envelope's
+        end. `account` is the account of the asking peer, and `now` is the time in Unix seconds.
 
-        `account` is the account of the asking peer, and `now` the time in Unix seconds. Raises `GossipRefused` if the account has
-        no seat in a dispute about this envelope, if the envelope was not offered, or if the account reached its daily limit.
+        Raises `GossipRefused` if the account has no seat in a dispute about this envelope, if the envelope was not offered, or if
+        the account reached its daily limit.
         """
         envelope, offset = read_request(request)
         if account not in peers.envelopes.get(envelope, ()):

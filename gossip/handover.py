@@ -245,7 +245,7 @@ class HandOverClient:
         self._call(request, FETCH_TIMEOUT_S)
 
     def state(self) -> ProcessState:
-        """Returns what the gossip process reports about itself."""
+        """Returns the state that the gossip process reports."""
         answer = self._call({"call": "state"})
         refusals = {str(reason): int(count) for reason, count in answer["refusals"].items()}
         return ProcessState(str(answer["process"]), int(answer["connected"]), refusals)

@@ -1,7 +1,8 @@
-"""Messages on gossip: three topics, each message a canonical JSON object of at most 4 KiB.
+"""Messages on gossip. There are three topics. Each message is a canonical JSON object of at most 4 KiB.
 
 A message is `{"body": {...}, "chain": "31337", "epoch": 1}`. Chain and epoch are checked first, so that a message of another
-network or of an old key epoch is not relayed. The gossip process does not check what a body states. Duty processes check it.
+network or of an old key epoch is not relayed. The gossip process does not check the statements in a body. Duty processes check
+them.
 """
 
 import json
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 HINT = "hint"
-"""Topic on which auditors publish what they found in light audits."""
+"""Topic on which auditors publish the hints of their light audits."""
 ROOT = "root"
 """Topic of the parts of a verdict certificate that members exchange: commitments, opened votes, BLS signatures."""
 HAVE = "have"

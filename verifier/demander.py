@@ -1,8 +1,9 @@
 """Demands data that operators withhold, ends unanswered demands, and disputes receipts whose envelope stayed missing (design
 section 9).
 
-An `Unavailable` error accuses nobody. The node demands bytes, with a small bond, only after the fetch deadline, and only if DA
-failed several times to give them while it gave other bytes. The chain then shows whether the operator answered the demand.
+An `Unavailable` error accuses nobody. The node demands bytes only if two conditions hold. The fetch deadline is over, and DA
+failed several times to give these bytes while it gave other bytes. A demand costs a small bond. The chain then shows whether the
+operator answered the demand.
 
 `DemandFollower` fetches demanded envelopes from the place that the answer names. `UnpaidPenalties` takes the unpaid part of a
 penalty once the operator has stake again. `OwnDisputes` reads this account's disputes from the chain, so that their cost still
@@ -138,9 +139,11 @@ class UnpaidPenalties:
         self._refusals = Refusals()
 
     def step(self, snapshot: Snapshot) -> tuple[Expire, ...]:
-        """Returns the actions that end demands, without those that the chain would refuse now. This account always ends its own
-        demands, because it gets a share of the penalty. Verifiers also end demands of other accounts, in turns, because the
-        account that made a demand may not want the penalty to be taken."""
+        """Returns the actions that end demands now. Leaves out an action that the chain would refuse.
+
+        This account always ends its own demands, because it gets a share of the penalty. The account that made a demand may not
+        want the operator to be charged. So verifiers also end demands of other accounts, in turns.
+        """
         self._refusals.begin()
         if snapshot.paused:
             return ()
@@ -173,8 +176,8 @@ NO_END = 2**63
 
 
 class DemandOptions(NamedTuple):
-    """The options of a demander: the account that pays the bonds, the limits of the bonds, and what the node does after a
-    demand."""
+    """The options of a demander: the account that pays the bonds, the limits of the bonds, and whether the node fetches demanded
+    envelopes and disputes receipts."""
 
     me: Address
     policy: DemandPolicy

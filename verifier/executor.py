@@ -97,8 +97,8 @@ class MoveSender(
         ...
 
     def collect(self, ref: Digest, times: int = 0) -> None:
-        """Distributes the stake that a report slashed, as far as the contract has received it. The outbox sends this once for
-        each value of `times`."""
+        """Distributes the stake that a report of equivocation slashed. The contract distributes the part that it has received.
+        The outbox sends this once for each value of `times`."""
         ...
 
 

@@ -95,7 +95,8 @@ class TransactionPump(Protocol):
     """The sender of transactions. It signs, broadcasts and confirms the transactions of its outbox in steps that never wait."""
 
     def pump(self) -> int:
-        """Signs, broadcasts and confirms what it can now. Returns how many transactions of the outbox stay open."""
+        """Signs, broadcasts and confirms every transaction for which that is possible now. Returns how many transactions of the
+        outbox stay open."""
         ...
 
 
@@ -131,8 +132,8 @@ class Node:
         moves: MovePolicy, parts: Sequence[NodePart], pool: JobPool | None = None, auditor: Auditor | None = None,
         votes: VotePart | None = None, observe: Callable[[Snapshot], None] = lambda _: None, guards: Guards | None = None,
     ) -> None:  # fmt: skip
-        """`moves` says when and in which portions this node makes moves. The node calls `observe` with each snapshot after the
-        steps that have a deadline. `guards` decide which actions may begin; None allows all."""
+        """`moves` are the times and the portions in which this node makes moves. The node calls `observe` with each snapshot
+        after the steps that have a deadline. `guards` decide which actions may begin; None allows all."""
         self._chain = chain
         self._pump = pump
         self._records = records

@@ -30,7 +30,7 @@ class Certifier(Protocol):
 
 def certification_subject(item: Digest, vectors: Digest, certify_until: int) -> bytes:
     """Returns the subject of an order to certify. It consists of the item, the vectors that the member computed, and the end of
-    the proposal. So an order for another proposal of the same item has another subject."""
+    the proposal. So each proposal of one item has its own subject."""
     return item + vectors + certify_until.to_bytes(8, "big")
 
 

@@ -37,7 +37,7 @@ class HintListener:
     port: int
     """TCP port."""
     certificate_file: Path
-    """TLS certificate, PEM; auditors pin it."""
+    """TLS certificate, PEM. Auditors accept only this certificate."""
     tls_key_file: Path
     """Private key of the certificate, PEM, mode 0600."""
     host: str = "127.0.0.1"
@@ -63,7 +63,7 @@ class PolicySettings:
     strategy_deadline_s: float = 1.0
     """Seconds of wall clock for one answer of your own strategy. A strategy that takes longer is killed and started again."""
     dry_run: bool = False
-    """Whether a watchtower only logs what it would do and sends nothing, with any strategy."""
+    """Whether a watchtower only logs the actions that it would take. It then sends nothing, with any strategy."""
     audits: bool = True
     """Whether a verifier runs and posts the light audits for which it is drawn."""
     challenges: bool = True

@@ -97,8 +97,8 @@ class StaleWeights:
         self._next_look = 0
 
     def step(self, snapshot: Snapshot) -> tuple[RefreshWeight, ...]:
-        """Returns the action for at most one verifier of this account's pool. Each node takes a verifier by its own place in the
-        pool, so that nodes do not all send the same transaction."""
+        """Returns the action for at most one verifier of this account's pool. Each node chooses the verifier by its own place in
+        the pool. So the nodes do not all send the same transaction."""
         if snapshot.number < self._next_look or not is_my_turn(snapshot, self._moves):
             return ()
         if self._chain.record_life(snapshot.number) is None:
@@ -122,7 +122,7 @@ class RefusedSlashReader(BlockView, Protocol):
         ...
 
     def retry_refused(self, account: Address, ref: Digest, block: int) -> str | None:
-        """Returns the reason why a retry of a refused slash would take nothing now, or None if it would take stake."""
+        """Returns the reason why a retry of a refused slash would take no stake now. Returns None if it would take stake."""
         ...
 
 
@@ -165,18 +165,18 @@ class DeferredPaymentReader(BlockView, Protocol):
     """The part of the chain that `DeferredPayments` reads."""
 
     def deferred_payments(self, from_block: int, to_block: int) -> tuple[tuple[int, Digest], ...]:
-        """Returns the payments that the stake source could not make at once in these blocks: the slash id, and the reference of
-        the report or dispute that gets the money."""
+        """Returns the payments that the stake source could not make at once in these blocks. Each payment is a slash id, and the
+        reference of the report or dispute that gets the money."""
         ...
 
     def collect_refused(self, who: Address, slash_id: int, block: int) -> str | None:
-        """Returns the reason why the stake source would refuse to pay out a slash when `who` calls it, or None if it would
-        pay."""
+        """Returns the reason why the stake source would refuse to pay out a slash if account `who` asked for it. Returns None if
+        it would pay."""
         ...
 
     def sharing_refused(self, who: Address, ref: Digest, block: int) -> str | None:
-        """Returns the reason why the contract would refuse to distribute the slash of a report when `who` calls it, or None if it
-        would distribute it."""
+        """Returns the reason why the contract would refuse to distribute the slash of a report if account `who` asked for it.
+        Returns None if it would distribute the slash."""
         ...
 
 

@@ -263,7 +263,7 @@ class NodeContext:
 
     def demander(self, disputes: bool, audits: bool) -> Demander:
         """Makes the part that handles availability demands. `disputes` says whether the node opens disputes, and `audits` whether
-        it runs audits. A node that does neither fetches no demanded envelopes."""
+        it runs audits. If both are False, the node fetches no demanded envelopes."""
         policy, moves = self.settings.demand_policy, self.settings.moves
         means = DemandOptions(self.signer.address, policy, moves, disputes, fetches=disputes or audits)
         return Demander(self.chain, self.network, self.records, self.da, means, self.demands, self.given)

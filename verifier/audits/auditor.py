@@ -1,8 +1,10 @@
 """Light audits of this verifier: draw, job and signed result (design sections 10 and 11). `bounties` takes results to the chain.
 
-The draw is public: anyone can repeat it from the hash of a block that nobody knew when the batch was posted. The pure functions
-`attribute` and `conclude` decide what a job's result means for the operator. `AuditSortition` finds out whether any verifier was
-drawn to audit a receipt. A demander needs to know that, because nobody can audit missing bytes.
+The draw is public. Anyone can repeat it from the hash of a block that nobody knew when the batch was posted. The pure functions
+`attribute` and `conclude` decide what a job's result means for the operator.
+
+`AuditSortition` finds out whether any verifier was drawn to audit a receipt. A node that makes demands needs to know that,
+because nobody can audit missing bytes.
 """
 
 import enum
@@ -210,9 +212,9 @@ class Auditor:
     def finish(self, finished: FinishedJob, snapshot: Snapshot) -> None:
         """Signs the result of a finished job, or counts a failed attempt.
 
-        A job that found no enclave, or no signer for its ticket, does not count as an attempt. A job for which the shards
-        released no key is repeated while the window allows it, because shards release nothing before the draw is in a final
-        block.
+        A job that found no enclave, or no signer for its ticket, does not count as an attempt. If the shards released no key for
+        a job, the audit gets another job while the window allows it. The shards may only have been early: they release nothing
+        before the draw is in a final block.
         """
         receipt_id = finished.key[1]
         if isinstance(finished.outcome, EnclaveAway | SignerAway):

@@ -59,11 +59,9 @@ class _Agent:
         """The newest receipts of leases that go on, or that ended without an accepted result."""
 
     def preference(self, receipt_id: Digest) -> tuple[bool, bool]:
-        """Returns the rank of the agent for a job; the agent with the lowest rank gets the job.
-
-        An agent that gave a result about the receipt comes first, because shards count instances. An agent that failed the
-        receipt comes last, because its machine may be hostile.
-        """
+        """Returns the rank of the agent for a job. The agent with the lowest rank gets the job. An agent that gave a result about
+        the receipt comes first, because shards count instances. An agent that failed the receipt comes last, because its machine
+        may be hostile."""
         return receipt_id in self.failed, receipt_id not in self.answered
 
 

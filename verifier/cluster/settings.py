@@ -30,8 +30,8 @@ class BridgeSettings:
     client_uid: int = -1
     """User id of the duty process, if the bridge runs as another user. With -1, only the bridge's user may connect."""
     insecure_without_token: bool = False
-    """Whether the bridge starts without `RAY_AUTH_MODE=token`. Without tokens, anybody who reaches a port of Ray runs code on
-    every machine of the cluster."""
+    """Whether the bridge starts without `RAY_AUTH_MODE=token`. Without tokens, everybody with access to a port of Ray can run
+    code on every machine of the cluster."""
 
     def __post_init__(self) -> None:
         if not self.models or self.agents < 1 or self.prepare_timeout_s <= 0:

@@ -37,7 +37,7 @@ EventKey = tuple[type[WatchEvent], Digest]
 
 
 class StrategyRunner(Protocol):
-    """An object that runs a strategy, in this process or in another one."""
+    """The interface to an object that runs a strategy, in this process or in another process."""
 
     @property
     def generation(self) -> int:

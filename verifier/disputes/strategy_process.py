@@ -83,9 +83,9 @@ class StrategyProcess:
         return self._methods
 
     def ask(self, event: WatchEvent) -> tuple[DisputeProposal, ...]:
-        """Shows the strategy an event, and returns its proposals. Raises `MalformedValue` if the strategy raised an error; the
-        process then goes on. Raises `TryAgain` if the process ended or did not answer in time; the process is then started
-        again."""
+        """Shows the strategy an event, and returns its proposals. Raises `MalformedValue` if the strategy raised an error; then
+        the process goes on. Raises `TryAgain` if the process ended or did not answer in time; then the next call of `methods`
+        starts a new process after a pause."""
         if self._peer is None or self._methods is None:
             raise TryAgain("strategy", f"{self._name} is not running")
         raw = encoding.encode(event)

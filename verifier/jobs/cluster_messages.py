@@ -24,7 +24,7 @@ class ClaimRefused:
     """Answer of the bridge that no agent takes the job."""
 
     problem: str
-    """Text that says what is missing and what to do."""
+    """Text that names the problem and the remedy."""
     unsuited: bool
     """Whether the cluster still takes other jobs. It does if only this model is unknown, or all agents of this model are busy."""
 
@@ -57,4 +57,4 @@ class ClusterState:
     free: int
     """Number of these agents that have no job."""
     problems: tuple[str, ...]
-    """One line for each model that lacks agents, with what to do."""
+    """One line for each model that lacks agents. The line names the problem and the remedy."""

@@ -118,8 +118,7 @@ class EnclavePool:
             return all(each.presence.down and (each.presence.pausing or bool(self._jobs)) for each in self._groups)
 
     def capacity(self) -> Capacity:
-        """Returns how many jobs the pool can run at once, how many jobs it has, how long a new job would wait, and how long the
-        longest of the last jobs took."""
+        """Returns the size and the load of the pool."""
         with self._condition:
             longest = max(self._seconds, default=0.0)
             return Capacity(len(self._threads), len(self._jobs), self._queued_s(), longest)

@@ -1,11 +1,11 @@
 """Checks whether the node's enclaves answer, and whether the network's appraisal policy accepts their evidence.
 
-If the policy does not approve the enclave's measurement, no shard gives it a key, and nothing else shows that before the first
-job. So this module asks the enclave for evidence at the start, after an absence, and every few minutes. Each question uses up one
-process of the enclave, because a process serves one conversation.
+If the policy does not approve the enclave's measurement, no shard gives the enclave a key. Nothing else shows that before the
+first job. So this module asks the enclave for evidence at the start, after an absence, and every few minutes. Each question uses
+up one process of the enclave, because a process serves one conversation.
 
-A node may have two enclaves. A job goes to an enclave that answers, runs the model of the receipt, and has evidence that the
-active policy accepts, if there is such an enclave (ADR-018).
+A node may have two enclaves. A job then goes to the enclave that fits best (ADR-018). Such an enclave answers, runs the model of
+the receipt, and has evidence that the active policy accepts.
 """
 
 import functools

@@ -1,8 +1,10 @@
 """One enclave job: its inputs, its ticket, its place in the pool, and its outcome (ADR-046).
 
-A ticket binds one enclave instance, so a job is a conversation: the enclave prepares a key, the duty process signs a ticket for
-that key, and the enclave runs the job. The pool chooses an enclave and calls `JobOrder.run` with it in a thread. The ticket is
-signed in that call, inside the duty process, with the account key of the voter.
+A ticket binds one enclave instance, so a job is a conversation of three steps. The enclave prepares a key. The duty process signs
+a ticket for that key. The enclave runs the job.
+
+The pool chooses an enclave and calls `JobOrder.run` with it in a thread. The ticket is signed in that call, inside the duty
+process, with the account key of the voter.
 """
 
 from collections.abc import Callable
@@ -129,11 +131,11 @@ class Capacity(NamedTuple):
 
 
 class JobPool(Protocol):
-    """A pool that runs jobs in enclaves, votes before audits."""
+    """The interface of a pool that runs jobs in enclaves, votes before audits."""
 
     def submit(self, order: JobOrder) -> None:
-        """Queues a job. Does nothing if a job with this key waits or runs. A pool may also drop ("shed") a job that would begin
-        too late; it counts that in the metric `JOBS_SHED`."""
+        """Queues a job. Does nothing if a job with this key waits or runs. A pool may drop ("shed") a job that would begin too
+        late. It counts dropped jobs in the metric `JOBS_SHED`."""
         ...
 
     def collect(self) -> tuple[FinishedJob, ...]:

@@ -1,4 +1,4 @@
-"""Checks a batch as far as that is possible without decryption (the CHECK tier of design section 10). The functions are pure.
+"""Checks the public records of a batch, without any decryption (the CHECK tier of design section 10). The functions are pure.
 
 A list is judged as a whole: if the Merkle proof of one leaf fails, no leaf counts as proven.
 """

@@ -96,7 +96,7 @@ class Backlog(Generic[K]):
         self._tries.clear()
 
     def due(self, now: int) -> list[K]:
-        """Returns the keys whose pause is over, those with the fewest failures first."""
+        """Returns the keys whose pause is over. Keys with the fewest failures come first."""
         found = [key for key, tries in self._tries.items() if tries.not_before <= now]
         return sorted(found, key=lambda key: self._tries[key].failures)
 

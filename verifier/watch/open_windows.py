@@ -30,8 +30,9 @@ class DemandChain(BlockView, DemandView, Protocol):
 
 
 class DemandIndex:
-    """An index of demands by subject. It keeps three kinds of demands: open demands, demands for envelopes of receipts that can
-    still be disputed, and ended demands that were opened within the last `keep_s` seconds of the protocol clock."""
+    """An index of demands by subject. It keeps three kinds of demands. The first kind is open. The second kind demands the
+    envelope of a receipt that can still be disputed. The third kind has ended, and was opened within the last `keep_s` seconds of
+    the protocol clock."""
 
     def __init__(self, chain: DemandChain, first_block: int, keep_s: int) -> None:
         self._chain = chain
@@ -170,8 +171,8 @@ class OpenDisputes:
     def at(self, block: int) -> tuple[DisputeOpening, ...]:
         """Returns one `DisputeOpening` for each dispute that was opened up to a block and is not known to be over, oldest first.
 
-        Some may belong to another branch of the chain; `accept` finds that out. Raises `TryAgain` if the chain was reorganised
-        meanwhile.
+        Some openings may belong to another branch of the chain; `accept` finds that out. Raises `TryAgain` if the chain was
+        reorganised meanwhile.
         """
         self._rewind(block)
         first = self._read[-1][0] + 1 if self._read else self._first_block
@@ -222,11 +223,11 @@ class OpenDisputes:
 
 
 class SnapshotPages:
-    """The reader of complete snapshots: with every dispute that can still change, every batch whose window may be open or whose
-    list is demanded, and every receipt that can be disputed longer because of a demand."""
+    """The reader of complete snapshots. A complete snapshot has every dispute that can still change, and every batch whose window
+    may be open or whose list is demanded. It also has every receipt that can be disputed longer because of a demand."""
 
     def __init__(self, chain: WindowChain, me: Address, first_block: int, demands: DemandIndex | None = None) -> None:
-        """`demands` may be None for an actor that neither audits nor disputes receipts."""
+        """`demands` is None for an actor without audits and disputes of receipts, for example an operator."""
         self._chain = chain
         self._me = me
         self._disputes = OpenDisputes(chain, first_block)
@@ -234,8 +235,8 @@ class SnapshotPages:
         self._demands = demands
 
     def read(self, block: int) -> Snapshot:
-        """Returns the snapshot at a block. It contains `batches`, `extended`, and every dispute except those that were already
-        known to be over."""
+        """Returns the snapshot at a block, with `batches` and `extended`. It leaves out only disputes that were already known to
+        be over."""
         found = self._with_windows(self.read_cases(block))
         return replace(found, batches=self._batches(found))
 

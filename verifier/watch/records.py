@@ -156,7 +156,7 @@ class Records:
         """Collects the inputs of a job about the receipt, with the ciphertext from the archive. Raises `Unavailable` while an
         input is missing.
 
-        The appraisal policy is that of the newest final block, because shards use the same policy.
+        The job gets the appraisal policy of the newest final block, because shards use that policy, too.
         """
         live = self._required(receipt_id)
         header = live.header
@@ -267,8 +267,9 @@ class Records:
             self._settled(batch_id)
 
     def read_list(self, header: BatchHeader, snapshot: Snapshot) -> bool:
-        """Reads the list of a batch and stores its receipts. Returns whether the list, or the leaves in the operator's answer
-        to a demand, proved them. Raises `NotServed` if neither DA nor such an answer gave a list with the right hash."""
+        """Reads the list of a batch and stores its receipts. Returns whether the receipts are proven, by the list itself or by
+        the leaves in the operator's answer to a demand. Raises `NotServed` if neither DA nor such an answer gave a list with the
+        right hash."""
         good = self._lists.read(header, snapshot)
         self._settled(header.batch_id)
         if good and snapshot.has_open(header.batch_id):
