@@ -10,6 +10,7 @@ import itertools
 import re
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ from tests.source import (
 
 MODULE_LINES = 500
 FUNCTION_LINES = 40
+FOLDER_MODULES = 15
 
 ASYNC_ALLOWED = {
     "serving/api.py",
@@ -103,6 +105,11 @@ def test_no_function_is_over_40_lines() -> None:
         for node in functions(path)
     }
     assert {name: lines for name, lines in sizes.items() if lines > FUNCTION_LINES} == {}
+
+
+def test_no_folder_has_over_15_modules() -> None:
+    modules = Counter(name_of(path.parent) for path in product_files() if path.name not in ("__init__.py", "__main__.py"))
+    assert {folder: count for folder, count in modules.items() if count > FOLDER_MODULES} == {}
 
 
 def test_package_files_hold_only_a_docstring() -> None:

@@ -27,6 +27,7 @@ from dashboard.views.scene import Scene
 from dashboard.web import lists
 from dashboard.web.answers import DashboardSite, FoundObject, Listing, answer
 from dashboard.web.lists import (
+    EVENT_ID,
     AccountPath,
     AccountQuery,
     AuditResultName,
@@ -34,6 +35,7 @@ from dashboard.web.lists import (
     CursorQuery,
     DemandStateName,
     DisputeState,
+    EventQuery,
     IdPath,
     IdQuery,
     LimitQuery,
@@ -47,7 +49,6 @@ from dashboard.web.lists import (
 from dashboard.web.stream import EventStream, frames
 
 PREFIX = "/api/v1"
-EVENT_ID = r"^[0-9]{1,18}\.[0-9]{1,9}\.[0-9a-f]{16}$"
 _PROBLEM = {"model": Problem, "content": {"application/problem+json": {}}}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     int(HTTPStatus.NOT_MODIFIED): {"description": "The visitor has this answer already (`If-None-Match`)."},
@@ -212,11 +213,9 @@ def _add_statistics(router: APIRouter, site: DashboardSite) -> None:
 
 
 def _add_events(router: APIRouter, site: DashboardSite) -> None:
-    event_id = Query(pattern=EVENT_ID, description="Id of an event.")
-
     @router.get("/log", response_model=Listing[EventLine], tags=["events"])
     def list_events(
-        request: Request, limit: LimitQuery = 50, after: Annotated[str | None, event_id] = None, subject: IdQuery = None,
+        request: Request, limit: LimitQuery = 50, after: EventQuery = None, subject: IdQuery = None,
         order: ListOrder = ListOrder.OLDEST, block: BlockQuery = None,
     ) -> Response:  # fmt: skip
         """Lists events of the contracts as they were decoded. `next_cursor` is the `after` of the next page."""
@@ -229,7 +228,7 @@ def _add_events(router: APIRouter, site: DashboardSite) -> None:
     )  # fmt: skip
     def stream_events(
         last_event_id: Annotated[str | None, Header(pattern=EVENT_ID, description="Go on behind this event.")] = None,
-        after: Annotated[str | None, event_id] = None,
+        after: EventQuery = None,
         only: Annotated[
             Literal["reorg"] | None, Query(description="`reorg` alone, until the block of `after` is replaced or `final`.")
         ] = None,

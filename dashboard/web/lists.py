@@ -44,12 +44,14 @@ from dashboard.web.answers import LATEST_BLOCK, MAX_LIMIT, DashboardSite, Listin
 
 _ID = r"^0x[0-9a-fA-F]{64}$"
 _ACCOUNT = r"^0x[0-9a-fA-F]{40}$"
+EVENT_ID = r"^[0-9]{1,18}\.[0-9]{1,9}\.[0-9a-f]{16}$"
 
 IdPath = Annotated[str, Path(pattern=_ID, description="0x and 64 hex digits.")]
 AccountPath = Annotated[str, Path(pattern=_ACCOUNT, description="0x and 40 hex digits.")]
 NumberPath = Annotated[int, Path(ge=0, le=LATEST_BLOCK)]
 AccountQuery = Annotated[str | None, Query(pattern=_ACCOUNT, description="0x and 40 hex digits.")]
 IdQuery = Annotated[str | None, Query(pattern=_ID, description="0x and 64 hex digits.")]
+EventQuery = Annotated[str | None, Query(pattern=EVENT_ID, description="Id of an event.")]
 BlockQuery = Annotated[
     int | None, Query(ge=0, le=LATEST_BLOCK, description="State at the end of this block; by default the newest.")
 ]

@@ -53,6 +53,7 @@ from dashboard.web.lists import (
     CursorQuery,
     DemandStateName,
     DisputeState,
+    EventQuery,
     IdPath,
     IdQuery,
     LimitQuery,
@@ -357,7 +358,7 @@ def _add_network(pages: _Pages) -> None:
         return pages.show(request, "money.html", block, lambda scene: FoundObject(meta=scene.meta(), data=network.money(scene)))
 
     @pages.get("/log", ".json")
-    def event_log(request: Request, limit: LimitQuery = 50, after: IdEvent = None, block: BlockQuery = None) -> Response:
+    def event_log(request: Request, limit: LimitQuery = 50, after: EventQuery = None, block: BlockQuery = None) -> Response:
         """Shows events, newest first."""
 
         def build(scene: Scene) -> Listing[Any]:
@@ -403,9 +404,6 @@ def _add_console(pages: _Pages) -> None:
                 raise bad_request(str(error), "bad_parameter") from None
 
         return pages.show(request, "replay.html", block, build)
-
-
-IdEvent = Annotated[str | None, Query(pattern=r"^[0-9]{1,18}\.[0-9]{1,9}\.[0-9a-f]{16}$")]
 
 
 def _add_search(pages: _Pages, site: DashboardSite) -> None:
