@@ -142,7 +142,7 @@ def renew(shards: Shards) -> tuple[EpochDocument, list[str]]:
     made, deaths = document(shards, "epoch"), []
     lost = keyring.find_share(shards.of(1), EPOCH, made.commitments).scalar()
     next(shards.of(1).glob(f"share-{EPOCH}-*.json")).unlink()
-    repair = settings(shards, "repair", source_file="epoch.json", entries=None, heir=1, quorum=2)
+    repair = settings(shards, "repair", source_file="epoch.json", entries=None, repair_index=1, quorum=2)
     deaths += ceremony(shards, "repair", repair)
     assert keyring.find_share(shards.of(1), EPOCH, made.commitments).scalar() == lost
     deaths += ceremony(shards, "reshare", settings(shards, "refresh", source_file="epoch.json", entries=None))
@@ -161,7 +161,7 @@ def move(shards: Shards) -> list[str]:
     digest = decode(SignedPlan, (shards.folder / "moved.plan").read_bytes()).plan.digest
     for number in (*ALL, *FRESH):
         path = shards.of(number) / "bytewise.toml"
-        path.write_text(f"approved_plans = ['{hex0x(digest)}']\n" + path.read_text())
+        path.write_text(path.read_text().replace("[shard]\n", f"[shard]\napproved_plans = ['{hex0x(digest)}']\n", 1))
     with running(shards, serving=True), running(shards, serving=False, numbers=FRESH):
         deaths = ceremony(shards, "reshare", config)
         opens(shards, document(shards, "moved"), FRESH)
