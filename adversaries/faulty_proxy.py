@@ -1,9 +1,11 @@
-"""A proxy in front of a chain node and a DA store whose connections fail on order: slow, cut, refused, stale, lying.
+"""A proxy in front of a chain node and a DA store. On order its connections are slow, cut, refused, stale or lying.
 
 `python -m adversaries.faulty_proxy --chain URL --da URL --port N --record FILE`. An actor uses `http://127.0.0.1:N/rpc/<name>` as
-its RPC, and `http://127.0.0.1:N/da/<name>` as its DA store. A name is any path without a query, so one actor may have several
-endpoints. `POST /control` with `{"endpoint": e, "fault": f, "value": v}` orders a fault for every endpoint whose path begins with
-e, and `"fault": ""` ends it. `GET /control` counts the requests that each fault met.
+its RPC endpoint, and `http://127.0.0.1:N/da/<name>` as its DA store. One actor may have several RPC endpoints, for example
+`/rpc/<name>/1` and `/rpc/<name>/2`.
+
+`POST /control` with `{"endpoint": e, "fault": f, "value": v}` orders a fault for every endpoint whose path begins with e. The
+same order with `"fault": ""` ends the fault. `GET /control` returns the number of requests that each fault met.
 
 The proxy writes every transaction that an actor sends to FILE before it forwards the transaction, one JSON object a line. So a
 test knows what an actor signed even if no block contains it.

@@ -1,8 +1,9 @@
-"""A proxy for a chain node that forwards a transaction and drops the answer, so that a sender can be killed at the worst moment.
+"""A proxy for a chain node that forwards a transaction and drops the answer. Then a test kills the sender at the worst moment.
 
 `python -m adversaries.rpc_proxy --upstream URL --port N`. Members use `http://127.0.0.1:N/<member>` as their RPC. The demo's
 director posts `{"member": m, "needle": hex}` to `/control`. Then the next `eth_sendRawTransaction` of that member whose bytes
-contain the needle is forwarded to the chain and not answered. `GET /control` lists the caught transactions.
+contain the needle is forwarded to the chain, and the proxy closes the connection after 30 seconds without an answer.
+`GET /control` lists the dropped answers with their members.
 """
 
 import argparse
@@ -73,7 +74,7 @@ class Handler(BaseHTTPRequestHandler):
         return self._answer(status, answer)
 
     def do_GET(self) -> None:
-        """Returns the transactions caught so far."""
+        """Returns the dropped answers so far, with their members."""
         with self.server.lock:
             self._answer(200, json.dumps(self.server.caught).encode())
 

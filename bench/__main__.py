@@ -1,6 +1,6 @@
-"""Compares the time of generation and verification on this machine, as a table by prompt and answer length (design section 6).
+"""Compares the time of generation and verification on this machine, as a table by length of prompt and answer.
 
-It measures our engine alone, on any artifact. `make bench-inference` compares with other engines.
+It measures our engine only, on any artifact. `make bench-inference` compares it with other engines.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """Measures the gas of the contracts. `make bench-chain` writes `bench/results/gas.json` and a plot of draws.
 
-Every figure is the gas that a transaction's receipt would show: storage cold, 21,000 and calldata included
-(`chain/contracts/test/gas/`). The figures depend on nothing but the code, so `--check` compares them without tolerance.
+Every figure is the gas that a transaction's receipt would show (`chain/contracts/test/gas/`). It includes the 21,000 gas of a
+transaction and the calldata, and it assumes cold storage. The figures depend only on the code, so `--check` compares them without
+tolerance.
 """
 
 import argparse
@@ -36,8 +37,8 @@ TARGETS = {
     "deposit": 45_000,
     "eigenlayer_adapter": 15_000,
 }
-"""Targets in gas. A target is what a prototype reached: of the whole system for disputes and `open`, of the part alone for all
-others. `docs/reference/contracts.md` explains why some are missed."""
+"""Targets in gas. Each target is a figure that a prototype reached. For disputes and `open` it was a prototype of all contracts,
+for other figures a prototype of one part. `docs/reference/contracts.md` explains why some targets are missed."""
 
 CAP = 16_777_216
 """Most gas of one transaction (EIP-7825)."""

@@ -1,7 +1,7 @@
-"""Measures how many receipts one core checks per second without decryption, by the size of their batch.
+"""Measures how many receipts one core checks per second, by the size of their batch. The check opens no envelope.
 
-`make bench-check` writes `bench/results/check.json`. All sizes take turns in one run, and with them the bare recovery of the same
-signatures. Only processor time of the one thread counts, so that other work of the machine distorts no figure.
+`make bench-check` writes `bench/results/check.json`. In one run all sizes take turns with the recovery of the same signatures
+alone. Only processor time of the one thread counts, so that other work of the machine distorts no figure.
 """
 
 import argparse
@@ -26,13 +26,13 @@ from verifier.watch.batch_check import verify_batch
 
 RESULTS = Path("bench/results/check.json")
 SIZES = (16, 64, 188)
-"""Sizes of batches in receipts: of a quiet hour, as most operators set it, and the largest that parameters can allow
+"""Receipts of each measured batch. A batch of a quiet hour has 16, most operators set 64, and the parameters allow at most 188
 (`ParamLaw`)."""
 ROUNDS = 30
 TARGET = 3000
 """Receipts that one core must check per second, at every size."""
 LOCATOR = "eigenda:standard:0x" + "5a" * 300
-"""Locator that is about as long as one with a certificate of the DA layer."""
+"""Locator as long as a real one, which contains a certificate of EigenDA."""
 WORLD = World()
 
 

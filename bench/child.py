@@ -1,4 +1,4 @@
-"""Parent side of a measurement: runs an engine as a process and asks it by lines of JSON."""
+"""Runs a measured engine as a child process, and sends it commands as JSON lines."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ class Child:
     """One engine in a child process. It is a context manager that kills the process at the end."""
 
     def __init__(self, name: str, command: Sequence[str | Path]) -> None:
-        """Starts `command`, which must call `worker.serve`, and waits until it is loaded."""
+        """Starts `command`, which must call `worker.serve`, and waits until the engine is loaded."""
         self.name = name
         self._errors = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(

@@ -16,7 +16,7 @@ from cli.tree import TREE, Noun, verbs
 
 RESULTS = Path("bench/results/cli.json")
 RUNS = 3
-"""Runs of each command. The median of their times counts."""
+"""Runs of each command. The median of their times is the result."""
 LIMIT_S = 0.5
 """Most processor time of a command, in seconds."""
 

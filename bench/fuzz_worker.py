@@ -1,4 +1,4 @@
-"""Runs one fuzz target under atheris in its own process. libFuzzer ends the process, so the counts are in a file.
+"""Runs one fuzz target under atheris in its own process. libFuzzer ends the process, so the process writes its counts to a file.
 
 Usage, by `bench.soak_fuzz`: python -m bench.fuzz_worker NAME COUNTS FOLDER [libFuzzer's options]
 """

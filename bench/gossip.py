@@ -1,8 +1,8 @@
 """Tests eight gossip processes on this machine: delivery, floods, junk, partition, kills, replay. `make test-gossip` runs it.
 
-Writes `bench/results/gossip.json`. Every figure is of real libp2p processes on loopback, each read through its hand-over as a
-duty process reads it. The program fails if a message of an unregistered peer or of another epoch arrives, if a flood gets
-through, or if honest messages are lost.
+It writes `bench/results/gossip.json`. All figures come from real libp2p processes on loopback. The test reads each of them
+through its hand-over, as a duty process does. The program fails if a message of an unregistered peer or of another epoch arrives,
+if a flood gets through, or if honest messages are lost.
 """
 
 import argparse
@@ -34,7 +34,7 @@ UNLIMITED = (
     "import gossip.admission as a; a.RATES.update({t: a.Rate(10**9, 1.0) for t in a.RATES}); "
     "from gossip.__main__ import main; raise SystemExit(main())"
 )
-"""Program of a process that does not limit itself, as a dishonest member would run it."""
+"""Program of a gossip process without limits on what it sends, as a dishonest member would run it."""
 DRIPPING = "import gossip.envelopes as e; e.PIECE_BYTES = 1; from gossip.__main__ import main; raise SystemExit(main())"
 """Program of a process that sends an envelope byte by byte, so that a transfer never ends."""
 JUNK_BYTES = 2 * 2**20
@@ -177,7 +177,7 @@ def delivery(peers: Sequence[GossipPeer], rounds: int) -> dict[str, Any]:
 
 
 def unregistered_flood(peers: Sequence[GossipPeer], python: Path) -> dict[str, Any]:
-    """Lets a process that nobody registered dial all others and publish as fast as it can. None of its messages may arrive."""
+    """Lets an unregistered process dial all others and publish as fast as it can. None of its messages may arrive."""
     other = GossipPeer(python, peers[0].folder.parent, COUNT)
     other.know([*peers, other])
     other.start(["-c", UNLIMITED])
@@ -206,7 +206,7 @@ def member_flood(peers: Sequence[GossipPeer]) -> dict[str, Any]:
 
 
 def junk(peers: Sequence[GossipPeer]) -> dict[str, Any]:
-    """Sends bytes that are no protocol, and opens connections that send nothing. Memory must stay flat, and honest messages
+    """Sends bytes of no protocol, and opens connections that send nothing. Memory must stay flat, and honest messages must
     arrive."""
     before = peers[0].state()["rss"]
     idle = [socket.create_connection(("127.0.0.1", peers[0].port), 5) for _ in range(50)]
@@ -224,8 +224,8 @@ def junk(peers: Sequence[GossipPeer]) -> dict[str, Any]:
 
 
 def partition(peers: Sequence[GossipPeer]) -> dict[str, Any]:
-    """Splits the processes into two halves that do not know each other, then joins them. Messages from that time are not
-    repeated, but later messages must arrive."""
+    """Splits the processes into two halves that do not know each other, then joins them. Nobody repeats messages from the time of
+    the split, but later messages must arrive."""
     halves = peers[: COUNT // 2], peers[COUNT // 2 :]
     for half in halves:
         for each in half:

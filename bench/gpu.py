@@ -1,7 +1,8 @@
-"""Checks byte equality and measures speed on a GPU: `python -m bench.gpu` writes `bench/results/gpu.json`. It never ran on a GPU.
+"""Checks byte equality and measures speed on a GPU: `python -m bench.gpu` writes `bench/results/gpu.json`. No GPU ran it yet.
 
-First every backend must pass its known answers, golden vectors and known models on the card. Then processor and card answer with
-one whole model, and their hashes are compared. Only after that speed is measured, in turns with `transformers` in bfloat16.
+First every backend must pass its known answers, golden vectors and known models on the GPU. Then processor and GPU answer the
+same request with one whole model, and their hashes are compared. After that the speed is measured, in turns with `transformers`
+in bfloat16.
 """
 
 import argparse
@@ -32,7 +33,7 @@ RESULT = Path("bench/results/gpu.json")
 
 
 class Hashing(Ours):
-    """Our engine, with a method that returns the hash which a receipt would sign."""
+    """Our engine with a method that returns `out_hash`, which a receipt contains."""
 
     def out_hash(self, prompt: Sequence[int], count: int) -> Digest:
         """Returns the hash of tokens and trace of the greedy answer."""
@@ -40,7 +41,8 @@ class Hashing(Ours):
 
 
 class OnCuda(Transformers):
-    """The peer with everything on the card. Reading a token waits for the card, so that the time includes the work."""
+    """The peer `transformers` with model and data on the GPU. Reading a token waits for the GPU, so the time includes its
+    work."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "bfloat16", 1)
@@ -58,8 +60,8 @@ class OnCuda(Transformers):
 
 
 def exactness(path: Path) -> dict[str, str]:
-    """Checks known answers, vectors and known models of each backend on the current card. Returns by backend `exact`, or what
-    differs."""
+    """Checks known answers, vectors and known models of each backend on the current GPU. Returns for each backend `exact`, or the
+    error that names the difference."""
     model, said = artifact.load(path), {}
     for backend in CUDA_BACKENDS:
         try:
@@ -111,7 +113,7 @@ def measure(ours: Engine, peer: Engine, prompt: Sequence[int], answer: int, roun
 
 
 def main() -> int:
-    """Measures on the current card. Returns exit code 69 (EX_UNAVAILABLE) if there is no card."""
+    """Measures on the current GPU. Returns exit code 69 (EX_UNAVAILABLE) if there is no GPU."""
     parser = argparse.ArgumentParser(prog="bench.gpu", description=__doc__)
     parser.add_argument("--checkpoint", type=Path, help="checkpoint folder of the peer; with --artifact, made from it")
     parser.add_argument("--artifact", type=Path)

@@ -1,7 +1,7 @@
-"""Measures the cost of the hybrid suite against the plain one: envelope bytes; time to seal, check, answer as a shard, and open.
+"""Compares hybrid with plain key epochs: bytes of an envelope, and the time to seal it, check it, answer as a shard, and open it.
 
-`make bench-kms` writes `bench/results/hybrid.json`. Both suites take turns within one run, call by call. Processor time counts
-and not the clock, so that other work of the machine distorts neither suite.
+`make bench-kms` writes `bench/results/hybrid.json`. Both suites take turns within one run, call by call. Only processor time
+counts, so that other work of the machine distorts neither suite.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def measure(threshold: int, count: int, payload: int, rounds: int) -> dict[str, 
     for turn in range(rounds + 1):
         for epoch in epochs:
             sizes[epoch.number], spent = exchange(epoch, threshold, plaintext)
-            if turn:  # the first pays for tables and caches
+            if turn:  # the first turn fills tables and caches
                 seconds[epoch.number].append(spent)
     found: dict[str, Any] = {"threshold": threshold, "shards": count, "payload_bytes": payload}
     for number, taken in seconds.items():

@@ -1,7 +1,7 @@
-"""Measures the rate of the dashboard's indexer over synthetic events of a chain in memory: python -m bench.index [--events
-100000]
+"""Measures the rate of the dashboard's indexer over synthetic events: `python -m bench.index [--events 100000]`.
 
-The figure contains no network and no chain node. It covers everything after decoding, with facts and database.
+The events come decoded from a chain in memory, so the figure contains no network and no chain node. It includes making the facts
+and writing the database.
 """
 
 import argparse

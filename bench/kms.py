@@ -1,4 +1,4 @@
-"""Measures key release on this machine with real shard processes, chain and attested channels, and its curve arithmetic alone.
+"""Measures releases with real shard processes, chain and attested channels, and the curve arithmetic of a release alone.
 
 `make bench-kms` writes `bench/results/kms.json`. Releases and bare arithmetic take turns in one run, so that their ratio also
 holds on a machine that does other work. Client, shards and chain share the cores of the machine.
@@ -35,7 +35,7 @@ from tests.fixtures.kms.chain_network import OnChain, put_on_chain, serving
 
 RESULTS = Path("bench/results/kms.json")
 SETS = ((3, 5), (5, 9))
-"""Thresholds, and numbers of shards that run."""
+"""Measured sets of shards, each as (threshold, number of shards)."""
 ROUNDS = 200
 CHANNELS = 2
 """Channels that stay open to the one shard whose rate is measured. There are two, so that the shard answers on one while the
@@ -43,7 +43,7 @@ answer on the other is read."""
 FLIGHT = 192
 """Requests on each of these channels."""
 HANDSHAKES = 100
-"""Channels that are opened one after the other, to measure what one costs a shard."""
+"""Channels that are opened one after the other, to measure the cost of one channel for a shard."""
 TIMEOUT_S = 30.0
 TARGETS = {"release_less_handshakes_over_floor": 2.0, "releases_per_second_per_shard": 30.0, "shard_memory_mb": 200.0}
 
@@ -88,8 +88,8 @@ def main() -> None:
 
 
 def figures(made: Rig, name: str, rounds: int) -> dict[str, float]:
-    """Returns the latency of whole releases, of their arithmetic alone, and of as many attested handshakes. The three take
-    turns."""
+    """Returns the latency of whole releases, of the arithmetic of a release alone, and of the attested handshakes of a release.
+    The three take turns."""
     source = ShardKeySource(made.net.world.quoter)
     parts: dict[str, Callable[[], object]] = {
         "release": lambda: source.open(made.job, made.net.world.secret),
@@ -135,7 +135,7 @@ def one_shard(made: Rig) -> dict[str, float]:
 
 
 def in_turns(parts: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Runs the parts in turns and returns the seconds of each part in each round. One round before these is not counted."""
+    """Runs the parts in turns and returns the seconds of each part in each round. A first round, for warm-up, is not counted."""
     taken: dict[str, list[float]] = {name: [] for name in parts}
     for number in range(rounds + 1):
         for name, work in parts.items():

@@ -52,9 +52,9 @@ def describe() -> dict[str, Any]:
 def roof(threads: int) -> dict[str, float]:
     """Returns upper bounds: bytes read per second, and exact products of a 15-bit activation and an 8-bit weight per second.
 
-    The first is measured by a sum over memory. The second is twice the rate of float32 products in the vendor's own library. An
-    instruction that multiplies 16-bit integers holds twice as many as one for floats (AVX2). The same is true of the instruction
-    for bytes if two limbs are counted (AVX-512 VNNI).
+    The first is measured by a sum over memory. The second is twice the rate of float32 products in the vendor's own library. The
+    reason is that one AVX2 instruction multiplies twice as many 16-bit integers as floats. The AVX-512 VNNI instruction for bytes
+    has the same advantage, because each activation needs two limbs.
     """
     torch.set_num_threads(threads)
     memory = torch.ones(READ_BYTES // 4)
@@ -64,7 +64,7 @@ def roof(threads: int) -> dict[str, float]:
 
 
 def _best(work: Callable[[], object], times: int = 7) -> float:
-    # Returns the seconds of the second fastest run. A roof is what the machine can do, not what it does beside other work.
+    # Returns the seconds of the second fastest run. An upper bound is the speed of the idle machine, without other work.
     seconds, now = [], clock()
     for _ in range(times):
         start = now()

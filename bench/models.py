@@ -90,8 +90,8 @@ LARGE = Shape("475M", 24, 896, 4864, 14, 2, 65536, 8192)
 
 
 def cached(root: Path, kind: str, key: object, make: Callable[[Path], None]) -> Path:
-    """Returns the file or folder that `make` writes for this key. It is made at most once, and made anew after an
-    interruption."""
+    """Returns the file or folder that `make` writes for this key. Later calls return the same file. After an interruption it is
+    made again."""
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     path = root / f"{kind}-{digest}"
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Computes what breaks first in a network of 1,000 verifiers and a million receipts a day, from parts that are measured.
+"""Computes which limit a network of 1,000 verifiers and a million receipts a day meets first, from parts that are measured.
 
 The draw is the real function, on a sample of receipts. Bytes of the database and reads of the chain are counted at real nodes
 with all their parts, over an in-memory chain. Reads are counted while nothing happens, for a batch, for each verifier that posts
@@ -42,7 +42,7 @@ DAY_S, BLOCK_S = 86_400, 12
 SAMPLE = 300
 """Number of receipts in the sample, for which the draw of all verifiers is computed."""
 MEASURED = 188
-"""Receipts of the batch at which a node is measured, the most that parameters allow."""
+"""Receipts of the batch with which a node is measured: the most that the parameters allow."""
 PRESET_RATE_BPS = 9_000
 """Audit rate of the preset of `chain deploy`, as chance of a seat in 1/10,000. It is meant for a few verifiers."""
 AUDITORS_WANTED = 3
@@ -57,19 +57,19 @@ POSTERS = 10
 OWN_AUDITS = 4
 """Audits by the measured node itself that are followed from the draw to the bounty."""
 REQUESTS = {
-    # `params`, `pool_of` and documents: the reader keeps what it has read once.
+    # The reader keeps parameters, pools and documents after the first read.
     "params": 0, "pool_of": 0, "environment": 0, "policy_document": 0,
-    # A block and a view.
+    # One request for a block, and one for a view of a contract.
     "snapshot": 2,
-    # Pages of open batches, which a block's snapshot takes: their number follows from the length of windows.
+    # The pages of open batches are counted elsewhere (`reads_of_roles`), because their number depends on the length of windows.
     "anchored": 0,
-    # Methods of the tests' chain that read nothing.
+    # Methods of the in-memory chain that read nothing.
     "pass_time": 0, "now": 0,
 }  # fmt: skip
 """Requests to a chain node behind one call of a reader method (`chain.reads`). A method that is not listed makes one request."""
 PUMP_READS, PUMPS_A_BLOCK = 3, 2
-"""Requests of the sender for one look at its outbox: its nonce, the head, and the block of the last look. It looks twice a block,
-before and after the decisions."""
+"""Requests of the transaction sender for one look at its outbox, and looks in each block. A look reads the account's nonce, the
+head, and the block of the last look. The sender looks before and after the decisions."""
 TRANSACTION_READS = 8
 """Requests of the sender for one transaction: state, gas, submission, its receipt and block twice, and its block once when it is
 final."""
@@ -78,7 +78,7 @@ TRANSACTIONS_OF_AN_AUDIT = 3
 
 
 def simulate() -> dict[str, Any]:
-    """Returns all figures, and what breaks first at each audit rate."""
+    """Returns all figures, and the limit that is exceeded most at each audit rate."""
     node, reads, draw_s = measure_node(), measure_reads(), time_of_draw()
     rates = {"preset": PRESET_RATE_BPS, "for_three_auditors": round(10_000 * AUDITORS_WANTED / VERIFIERS)}
     found: dict[str, Any] = {
@@ -99,7 +99,7 @@ def simulate() -> dict[str, Any]:
 
 
 def duties(rate_bps: int) -> dict[str, Any]:
-    """Returns the audits of each verifier at this rate, with one seat for each, from the real draw over a sample."""
+    """Returns the audits of each verifier at this audit rate, from the real draw over a sample. Each verifier has one seat."""
     names = [Address(f"0x{word('verifier', number).hex()[:40]}") for number in range(VERIFIERS)]
     audits: Counter[Address] = Counter()
     auditors: list[int] = []
@@ -142,7 +142,7 @@ def reads_of_roles(found: dict[str, Any], rate: dict[str, Any]) -> dict[str, Any
 
 
 def needs(found: dict[str, Any], rate: dict[str, Any]) -> dict[str, float]:
-    """Returns each need as a ratio to what one ordinary node or chain has, the largest ratio first."""
+    """Returns for each resource the ratio of the need to the limit of an ordinary node or chain, the largest ratio first."""
     ratios = {
         "transactions: audit results on the chain, against 15 a second": rate["audit_posts_a_second"] / 15,
         "re-execution: enclaves of one verifier, against 8": rate["enclaves_a_verifier"] / 8,
@@ -235,7 +235,7 @@ class Watched(NamedTuple):
         read = blocks = 0
         new: list[Digest] = []
         while len(new) < receipts:
-            # A tick fetches and checks for some seconds at most.
+            # A tick ends after some seconds of fetching and checking, so a large batch needs several ticks.
             read, blocks = read + self.of_blocks(1), blocks + 1
             new = [each.receipt_id for each in self.setup.archive.receipts() if each.receipt_id not in known]
         for number in range(posters):
@@ -248,7 +248,8 @@ class Watched(NamedTuple):
 
 
 def _verifier(folder: Path, has_enclave: bool = False) -> Watched:
-    """Returns a node that audits: all receipts with an enclave, and without an enclave none, so that it only draws."""
+    """Returns a node of a verifier. With an enclave it audits every receipt. Without an enclave it only draws, at an audit rate
+    of 0."""
     setup, counting = _counted(folder)
     counting.inner.parameters = changed(PARAMS, {"shares": {"audit_rate_bps": 10_000 * has_enclave}})
     pool = EnclavePool([setup.enclave] if has_enclave else [], monotonic=lambda: setup.chain.timestamp)
@@ -258,7 +259,7 @@ def _verifier(folder: Path, has_enclave: bool = False) -> Watched:
 
 
 def _watchtower(folder: Path) -> Watched:
-    """Returns a node that checks every receipt, and disputes and demands where it must."""
+    """Returns a node of a watchtower, which checks every receipt and opens disputes and demands."""
     setup, counting = _counted(folder)
     tower = Watchtower(setup.chain, NETWORK, setup.records, ME, WatchPolicy())
     reporter = EquivocationReporter(setup.chain, 1, ME.address, setup.leaves, setup.archive)
@@ -271,7 +272,7 @@ def _counted(folder: Path) -> tuple[VerifierFixture, "Counting"]:
     setup = VerifierFixture(folder)
     counting = Counting(setup.chain)
     setup.chain = cast(MemoryChain, counting)
-    setup.reopen()  # its parts read through the counter from now on
+    setup.reopen()  # from now on the parts of `setup` read through the counter
     return setup, counting
 
 
@@ -300,7 +301,7 @@ def _of_own_audits(folder: Path, a_block: float) -> float:
     and another verifier finds the same."""
     watched = _verifier(folder, has_enclave=True)
     setup, sent, sender = watched.setup, OWN_AUDITS, watched.setup.sender
-    watched.of_blocks(1)  # a node that starts reads more
+    watched.of_blocks(1)  # a node reads more in its first tick
     place = {"anchored_at": U64(setup.chain.timestamp), "block": U64(setup.chain.number + 1)}
     setup.anchor(*(setup.signed(seq) for seq in range(1, sent + 1)), first_seq=U64(1), **place)
     setup.chain.pass_time(BLOCK_S, blocks=3)

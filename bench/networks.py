@@ -1,8 +1,8 @@
-"""Runs a whole network on a hybrid key epoch and then on a plain one, and compares the facts that were read back and the cost.
+"""Runs a whole network on a hybrid key epoch and then on a plain one, and compares their facts and their costs.
 
 Each run is the demo (`bytewise demo --keys`): a ceremony of three shard processes, two operators, five enclaves, three frauds,
-and all facts read from the chain at the end. Wall time includes waits for blocks and windows. So the sum of processor time of all
-processes is the better figure.
+and all facts read from the chain at the end. Wall time includes waits for blocks and windows, so the processor time of all
+processes together is the better figure.
 """
 
 import argparse

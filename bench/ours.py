@@ -21,7 +21,7 @@ of the C engine."""
 
 
 class Ours:
-    """An artifact in `ExactEngine`. The whole product is measured, with traces, hashes and checks."""
+    """Our engine on one artifact. The measured work includes traces, hashes and checks, as in production."""
 
     def __init__(self, path: Path, kind: str, threads: int) -> None:
         self._artifact, self._threads = artifact.load(path), threads

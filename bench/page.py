@@ -1,4 +1,7 @@
-"""Writes the tables of `docs/evidence/speed.md` from the committed figures, between their marks: `python -m bench.page`."""
+"""Writes the tables of `docs/evidence/speed.md` from the committed figures: `python -m bench.page`.
+
+Each table stands between two marks in the page. The text outside the marks stays as it is.
+"""
 
 import json
 import re
@@ -13,7 +16,7 @@ from bench.machine import SETS
 PAGE = Path("docs/evidence/speed.md")
 
 Results = Mapping[str, Mapping[str, Any]]
-"""Figures of one run each, by the instruction set of its machine."""
+"""Figures of runs, by the instruction set of the machine. Each machine has one run."""
 
 
 def main() -> None:
@@ -28,7 +31,7 @@ def committed() -> Results:
 
 
 def written(page: str, results: Results) -> str:
-    """Returns the page with each part between `<!-- NAME -->` and `<!-- /NAME -->` made again. Raises `ValueError` if the page
+    """Returns the page with a new text in each part between `<!-- NAME -->` and `<!-- /NAME -->`. Raises `ValueError` if the page
     does not have a part exactly once."""
     for name, make in PARTS.items():
         marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)

@@ -68,13 +68,13 @@ def _renamed(name: str) -> str:
 
 
 def _interleave(values: Floats, heads: int) -> Floats:
-    # GGUF's Llama rotates neighbouring elements, that of `transformers` the two halves of a head.
+    # In GGUF, Llama's rotation pairs neighbouring elements. In `transformers` it pairs the two halves of a head.
     rows, columns = values.shape
     return values.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
 
 
 def _tensors(checkpoint: Path) -> Iterator[tuple[str, Floats]]:
-    # A safetensors file is a length, a JSON header and the bytes. NumPy has no bfloat16: the upper half of a float32.
+    # A safetensors file is a length, a JSON header and the bytes. NumPy has no bfloat16, which is the upper half of a float32.
     for file in sorted(checkpoint.glob("*.safetensors")):
         raw = np.memmap(file, np.uint8, "r")
         length = int(raw[:8].view("<u8")[0])

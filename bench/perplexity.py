@@ -1,4 +1,4 @@
-"""Measures the cost of rounding: perplexity of the lighthouse model on held-out text, in floats and in our integers.
+"""Measures the loss by rounding: the perplexity of the lighthouse model on held-out text, in floats and in our integers.
 
 The same tokens in the same windows go through `transformers` in float32 and bfloat16 and through our 8-bit and 16-bit artifacts.
 Losses are summed in float64 from the logits of each mode. `make bench-perplexity` writes `bench/results/perplexity.json`.
@@ -30,7 +30,7 @@ RESULTS = Path("bench/results/perplexity.json")
 WINDOW = 512
 """Tokens of a window, the length on which the model was trained."""
 BARS = {"w8": 0.005, "w16": 0.0005}
-"""Most by which the perplexity of a mode may exceed that of float32, as a fraction."""
+"""Largest loss of each mode: perplexity over that of float32, minus 1."""
 
 say = Console(stderr=True).print
 Logits = Callable[[list[int]], Tensor]

@@ -1,4 +1,4 @@
-"""Draws the plot of `bench/verdict_rules.py`: `python -m bench.plot_verdicts RESULTS.json OUT.png`. It needs
+"""Draws the plot of `bench/verdict_rules.py`: `python -m bench.plot_verdicts RESULTS.json OUT.png`, in the environment of
 `bench/peers.txt`."""
 
 import json
@@ -17,8 +17,8 @@ LEAST = 1e-12
 
 
 def draw(results: dict[str, Any], out: Path) -> None:
-    """Draws three panels over hostile stake: an honest operator slashed, the same with seeds to choose from, and no verdict at
-    all."""
+    """Draws three panels over the hostile stake. They show the chance that an honest operator is slashed, the same chance if the
+    hostile party can choose among seeds, and the chance of no verdict."""
     pyplot.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
     figure, (slashed, ground, void) = pyplot.subplots(1, 3, figsize=(14, 5), layout="constrained", sharex=True)
     _compare(slashed, results, "honest_slashed", 1)

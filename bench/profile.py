@@ -1,7 +1,7 @@
 """Measures the time of the C engine by function: `make bench-profile` writes `bench/results/profile.json`. Needs Linux `perf`.
 
-It samples the whole process while the process only generates, or only verifies. Each other library is one line. The result shows
-what bounds a speed that `make bench-inference` measured. It is no speed itself.
+It samples the whole process while the process only generates, or only verifies. Functions of the C engine get a line each, every
+other library gets one line. The result explains a speed that `make bench-inference` measured, and is no speed itself.
 """
 
 import argparse

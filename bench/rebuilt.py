@@ -1,7 +1,8 @@
-"""Measures the cost of a rebuilt key against partials: processor time of a shard's answer, and of an opening with t shards.
+"""Compares the processor time of a release in rebuilt epochs, which send shares, with epochs that send partials.
 
-`make bench-kms` writes `bench/results/rebuilt.json`. Both modes take turns within one run on the same key, shares and transport
-key. Processor time counts and not the clock. Sealing an envelope and checking its proof is the same work in both modes.
+`make bench-kms` writes `bench/results/rebuilt.json`. It measures one shard's answer, and the opening of an envelope with the
+answers of t shards, where t is the threshold. Both modes take turns in one run on the same key, shares and transport key. Only
+processor time counts. Sealing an envelope and checking its proof are not measured, because this work is equal in both modes.
 """
 
 import argparse
@@ -33,7 +34,7 @@ MODES = ("partials", "rebuilt")
 
 
 class Release:
-    """One envelope's ephemeral point, the shares that open it, and the enclave's key, because the benchmark plays every party."""
+    """Ephemeral point of an envelope, the shares that open it, and the enclave's key. The benchmark plays every party."""
 
     def __init__(self, threshold: int, count: int) -> None:
         shares, _ = split(random_scalar(os.urandom), threshold, count, os.urandom)
@@ -68,7 +69,7 @@ def measure(threshold: int, count: int, rounds: int) -> dict[str, Any]:
             answering, _ = _timed(lambda mode=mode, release=release: release.answer(mode, 1))  # type: ignore[misc]
             opening, point = _timed(lambda mode=mode, release=release, answers=answers: release.point(mode, answers))  # type: ignore[misc]
             points.append(point)
-            if turn:  # the first pays for tables and caches
+            if turn:  # the first turn fills tables and caches
                 seconds[mode].append((answering, opening))
         if points[0] != points[1]:
             raise AssertionError("the two modes open different envelopes")

@@ -1,8 +1,8 @@
 """Measures jobs on many agents of a Ray cluster and computes a network of 1,000 verifiers. `make bench-scale` writes
 `bench/results/scale.json`.
 
-Fixed jobs of 200 ms show scheduling, not arithmetic. Real re-execution runs one thread of the engine on each core. Each number of
-agents takes turns with one agent, so that other work of the machine affects both.
+Jobs that only wait 200 ms show the cost of scheduling without arithmetic. Jobs with real re-execution run one thread of the
+engine on each core. All numbers of agents take turns, so that other work of the machine affects them alike.
 """
 
 import argparse
@@ -37,8 +37,8 @@ AGENTS = (1, 2, 4, 8)
 FIXED_S, FIXED_TARGET = 0.2, 0.95
 REAL_TARGET = 1.8
 ROUNDS, JOBS_OF_AN_AGENT = 3, 40
-"""Number of rounds, and jobs for each agent in a round. There are so many jobs that the last ones, which end one after the other,
-weigh little."""
+"""Number of rounds, and jobs for each agent in a round. At the end of a round not all agents have work. With many jobs this time
+weighs little."""
 LOOK_S = 0.01
 """Seconds between two looks for results. A loop without a pause would take a core from the agents and falsify the figure."""
 

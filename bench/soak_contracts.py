@@ -1,10 +1,9 @@
-"""Runs a campaign over all contracts, planted faults, and random walks beside the model: `make soak-contracts`.
+"""Tests the contracts for hours: `make soak-contracts` writes `bench/results/contracts_soak.json`.
 
-It writes `bench/results/contracts_soak.json`. First a campaign makes at least a million calls of all actors' actions. The rules
-are checked after each call, and each run ends when every wei is paid out. The campaign runs in slices, each with its own seed,
-and writes its figures after each slice. Then each planted fault of `chain/contracts/tools/faults.toml` gets a campaign, which
-must fail by the check for this fault. Last, random walks through disputes are compared with the Python model. All of it takes
-hours.
+First a campaign makes at least a million random calls of all actors. The rules are checked after each call, and each run ends
+when every wei is paid out. The campaign runs in slices, each with its own seed, and writes its figures after each slice. Then
+each planted fault of `chain/contracts/tools/faults.toml` gets a campaign, which must fail by the check for this fault. Last,
+random walks through disputes are compared with the Python model.
 """
 
 import argparse
@@ -75,7 +74,7 @@ def run_slice(runs: int, depth: int, seed: int) -> tuple[list[str], str]:
     }
     command = [FORGE, "test", "--match-path", "campaign/Invariants.t.sol"]
     done = subprocess.run(command, cwd=CONTRACTS, env=environment, capture_output=True, text=True, check=False)
-    # Forge plays its last run once more; that line does not count.
+    # Forge repeats its last run. The line of the repetition does not count.
     lines = log.read_text().splitlines()[:runs] if log.exists() else []
     return lines, "" if done.returncode == 0 else done.stdout[-2000:] + done.stderr[-500:]
 
@@ -123,8 +122,8 @@ def walks(number: int) -> dict[str, Any]:
 
 
 def failures(result: Mapping[str, Any]) -> list[str]:
-    """Returns one line for each failure: a rule that broke, rows never met, faults not found or not tried, walks that
-    differed."""
+    """Returns one line for each failure: a broken rule, rows of the phase table that never occurred, faults not found or not
+    tried, and walks that differed from the model."""
     campaign_, found = result.get("campaign", {}), result.get("faults", [])
     wrong = [] if campaign_.get("passed", True) else ["a rule broke"]
     wrong += [f"never met: {name}" for name in MOVES if campaign_ and not campaign_["moves"].get(name)]

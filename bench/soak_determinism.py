@@ -1,7 +1,7 @@
-"""Determinism soak: many runs of each prompt, which must all give one hash: `make soak-determinism`.
+"""Runs each prompt many times under different settings and compares the hashes: `make soak-determinism`.
 
-Prompts for five families of models run again and again under other paths, kernels, backends, threads, chunks, batch neighbours
-and cached prefixes. Some runs are in processes whose libraries assume that the processor lacks newer instructions. Each prompt
+Prompts for five models run again and again with other paths, kernels, backends, threads, chunks, batch neighbours and cached
+prefixes. Some runs are in processes whose libraries assume that the processor lacks newer instructions. Each prompt
 must give one hash.
 """
 
@@ -90,7 +90,7 @@ def runs(count: int) -> Iterator[tuple[int, dict[str, Any]]]:
             for i, variables in enumerate(PROCESSES)
         ]  # fmt: skip
         try:
-            # A process that is ahead waits in its pipe for its turn.
+            # A process that is ahead of the others waits, because its pipe is full.
             for run in range(count):
                 line = (children[run % len(children)].stdout or sys.stdin).readline()
                 if not line:

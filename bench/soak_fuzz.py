@@ -1,9 +1,9 @@
 """Coverage-guided fuzzing of every decoder of keys and evidence that reads untrusted bytes: part of `make soak-kms`.
 
 Each target of `tests/fuzz` gets a process of atheris (libFuzzer) and its share of the inputs. A decoder must accept an input and
-encode it to the same bytes again, or refuse it by a named error of this project. It must do so within ten seconds of processor
-time and 2 GB. Any other exception, a panic of a library, a hang or a crash is a finding. A finding ends its target, and the input
-that caused it is kept.
+encode it to the same bytes again, or refuse it by a named error of this project. Each input has a limit of ten seconds of
+processor time and 2 GB of memory. Any other exception, a panic of a library, a hang or a crash is a finding. A finding ends its
+target, and the input that caused it is kept.
 """
 
 import argparse

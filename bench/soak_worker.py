@@ -1,6 +1,6 @@
 """One process of the determinism soak, which runs the known models: `python -m bench.soak_worker FIRST LAST STEP`.
 
-A run reads a prompt and decodes a few tokens. Settings that must not change the result are drawn from the run's number: path,
+A run reads a prompt and decodes a few tokens. The number of the run determines settings that must not change the result: path,
 kernel or backend, threads, chunk, neighbours and place in the batch, a cached prefix of another conversation. The process prints
 one line of JSON for each run.
 """
@@ -106,8 +106,11 @@ def path_of(model: str, kind: str, way: str, threads: int) -> AnyPath:
 
 
 def computed(setting: Setting) -> Setting:
-    """Returns the setting, with float64 for a backend that fails its known answers in this process. The engine refuses such a
-    backend too: where the libraries of a processor with VNNI are told that it has none, int8 products saturate."""
+    """Returns the setting, with float64 in place of a backend that fails its known answers in this process.
+
+    The engine refuses such a backend too. For example, int8 products saturate if libraries on a processor with VNNI are told that
+    it has no VNNI.
+    """
     if setting.path == "native" or is_exact(setting.way):
         return setting
     return setting._replace(way=f"float64 for {setting.way}")

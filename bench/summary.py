@@ -1,4 +1,4 @@
-"""Converts seconds into the published figures: ratios (above 1 where we are faster), targets, and memory."""
+"""Computes the published figures from measured seconds: ratios (above 1 where our engine is faster), targets, and memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""Builds tables of generation against verification by prompt, answer and batch, with the hardware bound, and of their growth."""
+"""Builds two tables of the seconds for generation and verification.
+
+One is by lengths of prompt and answer and by batch, with the bound that the hardware sets. The other shows the growth with the
+length of the answer.
+"""
 
 from typing import Any
 
@@ -46,7 +50,7 @@ def growth(shape: Shape, ours: Child, peer: Child, effort: Effort, progress: Pro
 
 
 def rounded(row: Row) -> Row:
-    """Returns the row with four digits for each figure, because no repetition confirms more."""
+    """Returns the row with four digits for each figure. More digits would not repeat in another run."""
     return {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in row.items()}
 
 

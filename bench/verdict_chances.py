@@ -1,4 +1,4 @@
-"""Computes chances of a dispute under two verdict rules with the deployed quorum and a second round.
+"""Computes the chances of a dispute's ends under two verdict rules, with the deployed quorum and a second round.
 
 `docs/evidence/verdict-rules.md` explains the figures.
 """
@@ -79,7 +79,7 @@ def symmetric(setting: Setting) -> DisputeChances:
 
 
 def row(setting: Setting) -> dict[str, Any]:
-    """Returns one setting with the chances under both rules, as it is published."""
+    """Returns one setting with the chances under both rules, as a row of the results file."""
     shares = {"hostile": float(setting.hostile), "absent": float(setting.absent)}
     return {"seats": setting.seats, **shares, "tries": setting.tries} | {
         rule.__name__: {name: float(f"{value:.6g}") for name, value in asdict(rule(setting)).items()}

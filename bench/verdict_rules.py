@@ -1,8 +1,8 @@
 """Compares who is harmed under two verdict rules, by hostile stake and committee size: `make bench-verdicts`.
 
 The paper's rule slashes whenever the seats that confirm the receipt stay below the quorum. Our rule asks a larger committee
-unless a quorum agrees on one finding. The figures are binomial tails in exact fractions. A simulation with the network's own draw
-and tally is published beside them. `docs/evidence/verdict-rules.md` says what they mean.
+unless a quorum agrees on one finding. The figures are binomial tails in exact fractions. The results file also has the figures of
+a simulation with the network's own draw and tally. `docs/evidence/verdict-rules.md` explains the figures.
 """
 
 import argparse
@@ -22,7 +22,7 @@ SEATS = (7, 15, 31, 63, 127)
 HOSTILE = tuple(Fraction(percent, 100) for percent in (5, 10, 15, 20, 25, 30, 33, 35, 40))
 ABSENT = (Fraction(0), Fraction(1, 10))
 TRIES = tuple(2**slots for slots in (0, 3, 5, 8, 10))
-"""Numbers of seeds among which an attacker may choose that owns the last 0, 3, 5, 8 or 10 slots before the seed's block."""
+"""Numbers of seeds among which an attacker may choose. It owns the last 0, 3, 5, 8 or 10 slots before the block of the seed."""
 
 
 def figures() -> list[dict[str, Any]]:

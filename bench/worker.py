@@ -1,4 +1,4 @@
-"""Child side of a measurement: one engine, with commands as JSON lines on stdin and answers as JSON lines on stdout.
+"""Child process of a measurement. It runs one engine, reads commands as JSON lines from stdin and writes answers to stdout.
 
 It uses the standard library only, because peers run it in a virtual environment without our packages.
 """
@@ -15,13 +15,13 @@ Claim = tuple[Sequence[int], int]
 """A prompt, and the number of tokens of its answer."""
 
 CLOCK = "BYTEWISE_BENCH_CLOCK"
-"""Name of the environment variable for the clock: `processor` counts the processor time of all threads of an engine, any other
-value wall time."""
+"""Environment variable that selects the clock. The value `processor` counts the processor time of all threads of an engine. Any
+other value counts wall time."""
 
 
 class Engine(Protocol):
-    """Interface of a measured engine. It decodes greedily and without stop, one sequence at a time unless a method says
-    otherwise."""
+    """Interface of a measured engine. It decodes greedily and without stop tokens. Unless a method says otherwise, it works on
+    one sequence at a time."""
 
     name: str
     """Library, version and kernel, as the engine states them."""
@@ -31,7 +31,7 @@ class Engine(Protocol):
         ...
 
     def prepare(self, claims: Sequence[Claim]) -> None:
-        """Makes what `judge` of these claims needs. This work is not measured."""
+        """Does the work that must precede `judge` of these claims. It is not measured."""
         ...
 
     def judge(self, claims: Sequence[Claim], together: bool) -> None:
@@ -53,9 +53,9 @@ def peak_bytes() -> int:
 
 
 def serve(load: Callable[[], Engine]) -> None:
-    """Loads an engine and answers commands until stdin ends. Memory is counted from before `load`, so that imported libraries do
-    not count."""
-    # Whatever a library prints must not end up among the answers.
+    """Loads an engine and answers commands until stdin ends. The memory in use before `load` is subtracted, so that imported
+    libraries do not count."""
+    # Text that a library prints must not end up among the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     baseline = peak_bytes()

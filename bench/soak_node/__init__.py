@@ -1,1 +1,2 @@
-"""Runs a whole network under faults for hours: `make soak-node`. The checks read the chain without the product's own readers."""
+"""Soak test of a whole network under faults for hours: `make soak-node`. Its checks read the chain without the product's
+readers."""

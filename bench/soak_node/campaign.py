@@ -1,4 +1,4 @@
-"""Makes one run from start to end: the network, its users, the faults, then a pause until everything is final."""
+"""Makes one run from start to end: users ask, faults happen, then the run waits until every receipt and dispute is final."""
 
 import bisect
 import os
@@ -23,12 +23,13 @@ from cli.demo.build import Built
 SAMPLE_S = 10.0
 PROGRESS_S = 10.0
 LONGEST_DRAIN_S = 600.0
-"""Most seconds that the last disputes may take to end after the last fault: twice a dispute of two rounds."""
+"""Most seconds that the last disputes may take to end after the last fault. Two disputes of two rounds, one after the other, fit
+into them."""
 DRAIN_LOOK_S = 15.0
 END_S = 90.0
-"""Most seconds until the last fault has ended and the last question is answered."""
+"""Most seconds, after the traffic was stopped, until the last fault has ended and the last question is answered."""
 LEAST_RESTART_S = 2.0
-"""Seconds before a process that ended by itself is started again, as a supervisor would wait."""
+"""Seconds before a process that ended by itself is started again. A supervisor would wait as well."""
 
 
 class Head(NamedTuple):
@@ -89,8 +90,8 @@ class Campaign:
         return monotonic_s() - self._started
 
     def run(self, built: Built) -> History:
-        """Runs traffic and faults, then waits until everything is final. Returns what happened on the chain. An interruption only
-        ends the traffic, so that the hours before it are judged all the same."""
+        """Runs traffic and faults, then waits until everything is final. Returns the history of the chain. An interruption only
+        ends the traffic, so the hours before the interruption are judged all the same."""
         self._started = monotonic_s()
         faults = threading.Thread(target=self.injector.run, daemon=True)
         try:
@@ -165,8 +166,8 @@ class Campaign:
         )
 
     def _drain(self, network: Network) -> History:
-        """Waits until every window is over and every dispute is paid, at most `LONGEST_DRAIN_S`. Returns what happened on the
-        chain."""
+        """Waits until every challenge window is over and every dispute is paid, at most `LONGEST_DRAIN_S`. Returns the history of
+        the chain."""
         until = self.elapsed_s() + LONGEST_DRAIN_S
         while True:
             stop_at = self.elapsed_s() + DRAIN_LOOK_S

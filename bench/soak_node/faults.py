@@ -18,14 +18,14 @@ from bytewise.service.exit_codes import Exit
 from bytewise.storage.engine import open_database, write_transaction
 
 EXIT_S = 30.0
-"""Most seconds that a process may take which must end by itself."""
+"""Most seconds that a process may take to end by itself, where it must."""
 BLOCK_S = 1
 """Seconds from block to block (`cli.demo.actors.chain_arguments`)."""
 STILL_S = 2.0 * BLOCK_S
-"""Seconds without a block after which none is under way any more."""
+"""Seconds without a new block after which no block is under way any more."""
 FARTHEST_JUMP_S = 600
-"""Most seconds by which all jumps together may move the chain's time ahead, because a shard refuses dates of more than half an
-hour ahead."""
+"""Most seconds by which all jumps together may move the chain's time ahead. A shard refuses times more than half an hour
+ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Injector:
         self.chain_is_lost = False
         """Whether anvil lost blocks in a reorganisation. Then no reader of the chain can go on, and the run ends."""
         self.busy: set[str] = set()
-        """Actors that are down on purpose now."""
+        """Actors that the injector currently disturbs."""
         self._network = network
         self._faults = faults
         self._now = now
@@ -164,7 +164,7 @@ class Injector:
     def _reorganise(self, fault: Fault) -> None:
         """Replaces the newest blocks by other blocks. The chain's time goes on as before.
 
-        No block may come meanwhile, because anvil then loses the block below the branch for good, and nobody can read past it.
+        No block may be mined meanwhile. Otherwise anvil loses the block below the branch for good, and nobody can read past it.
         """
         depth, rpc = int(fault.value), self._network.rpc
         before = self._head_time()
@@ -184,7 +184,7 @@ class Injector:
             rpc("evm_increaseTime", behind)
 
     def _await_still_chain(self) -> None:
-        """Waits until no block came for `STILL_S`. One may be under way when mining is turned off."""
+        """Waits until no block came for `STILL_S`, because a block may still be under way after mining is turned off."""
         head, since, until = "", monotonic_s(), monotonic_s() + EXIT_S
         while monotonic_s() - since < STILL_S:
             if monotonic_s() > until:
@@ -209,7 +209,8 @@ class Injector:
             self._network.set_clock(0)
 
     def _fill_disk(self, fault: Fault) -> None:
-        """Fills the file system of one actor, which has its database and keys, to the last byte for the time of the fault."""
+        """Fills an actor's file system to the last byte for the time of the fault. The file system has its database and its
+        keys."""
         path = self._network.disk_file
         with path.open("wb", buffering=0) as filler:
             try:

@@ -9,26 +9,26 @@ from typing import Any
 import psutil
 
 WARM_UP_S = 300.0
-"""First seconds of a process's life, which no figure includes, because the model is read."""
+"""First seconds of a process's life. No figure includes them, because the process then loads its model."""
 SHORTEST_S = 600.0
-"""Shortest time after the warm-up over which a life is judged, in seconds."""
+"""Least seconds of a life after the warm-up with which it is judged."""
 SETTLED_S = 1_200.0
-"""Seconds of a life before the slope of its memory, and shortest time over which it is judged. Caches fill, and the free memory
-that glibc keeps for its threads grows until then, by up to 10 MiB (`docs/evidence/soak.md`)."""
+"""First seconds of a life that the slope of memory leaves out. Until then caches fill, and the free memory that glibc keeps for
+its threads grows by up to 10 MiB (`docs/evidence/soak.md`). The slope is judged only over at least as many further seconds."""
 START_S = 60.0
-"""Seconds in which a process of a run has surely returned after the last fault that ended one."""
+"""Seconds after a fault that ended a process within which the process surely runs again."""
 MEMORY_BYTES_PER_HOUR = 24 * 2**20
-"""Largest slope of resident memory, and largest growth after the warm-up for each begun hour. It is above the noise of a run of
-half an hour. A run of 72 hours could be judged by 1 MiB an hour."""
+"""Largest allowed slope of resident memory. It is also the largest allowed growth in each begun hour after the warm-up. The limit
+is above the noise of a run of half an hour. A run of 72 hours could be judged by 1 MiB an hour."""
 MORE_DESCRIPTORS = 8
 """Most descriptors, and most threads, by which the last third of a life may exceed the first third."""
 IN_MEMORY = ("chain",)
 """Processes whose memory is a database: the development chain keeps all blocks and many copies of its state. Their memory is
 judged by receipts, as databases are."""
 PASSING = ("challenger",)
-"""Processes that start and end again and again in a run, beside second instances of a key."""
+"""Processes that start and end again and again in a run, like second instances of a key. Their memory is not judged."""
 LEAST_RECEIPTS = 50
-"""Fewest receipts in a third of a run for which a database's growth is judged."""
+"""Least receipts in each of the last two thirds of a run. With fewer, the growth of a database is not judged."""
 GROWTH = 1.5
 """Largest ratio of a database's bytes per receipt in the last third of a run to those in the second third."""
 
@@ -52,7 +52,7 @@ class Sample:
 
 
 def sample(t: float, pids: Mapping[str, int]) -> list[Sample]:
-    """Returns a sample of every process. Leaves out processes that end meanwhile."""
+    """Returns a sample of every process. Processes that have just ended are left out."""
     found = []
     for name, pid in pids.items():
         try:
@@ -85,7 +85,7 @@ class Life:
     grown_mib: float
     """Resident memory at the end minus that after the warm-up, in MiB."""
     rss_mib_per_hour: float | None
-    """Slope of the settled memory. None if the life was too short."""
+    """Slope of the memory after `SETTLED_S`. None if the life was too short."""
     more_descriptors: int
     """Most descriptors in the last third of the life minus the most in the first third."""
     more_threads: int
@@ -134,7 +134,7 @@ def _settled_slope(life: list[Sample]) -> float | None:
 
 def unwatched(samples: Iterable[Sample], calm_from: float) -> list[str]:
     """Returns a sentence for each process whose last life was too short for a slope of its memory. `calm_from` is the second of
-    the run after which no fault ended a process. If too little of the run was left then, there is none."""
+    the run after which no fault ended a process. Returns nothing if the rest of the run was too short for any slope."""
     by_name: dict[str, list[Sample]] = {}
     for each in samples:
         by_name.setdefault(each.name, []).append(each)
@@ -159,7 +159,7 @@ def growth(sizes: Mapping[str, list[tuple[int, int]]]) -> dict[str, float]:
         a, b, c = points[third], points[2 * third], points[-1]
         before, after = (y[1] - x[1] for x, y in ((a, b), (b, c)))
         receipts_before, receipts_after = b[0] - a[0], c[0] - b[0]
-        # Memory may shrink before it grows, and small growth of it means nothing.
+        # Resident memory may shrink before it grows, and a small growth means nothing.
         is_judged = after > MEMORY_BYTES_PER_HOUR if name in IN_MEMORY else before > 0
         if min(receipts_before, receipts_after) >= LEAST_RECEIPTS and is_judged:
             found[name] = round((after / receipts_after) / (max(before, 1) / receipts_before), 2)
@@ -167,8 +167,7 @@ def growth(sizes: Mapping[str, list[tuple[int, int]]]) -> dict[str, float]:
 
 
 def database_bytes(folder: Path) -> int:
-    """Returns the bytes of an actor's SQLite database. The write-ahead log is left out, because it has a few MiB whatever
-    happens."""
+    """Returns the bytes of an actor's SQLite database. The write-ahead log is left out, because it always has a few MiB."""
     path = folder / "actor.db"
     return path.stat().st_size if path.exists() else 0
 

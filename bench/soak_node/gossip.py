@@ -1,4 +1,4 @@
-"""Adds gossip to the members of a soak: each member gets a gossip process, set up as `bytewise member connect` does it."""
+"""Gives each member of a soak a gossip process, with the setup of `bytewise member connect`."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor

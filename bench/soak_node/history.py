@@ -1,7 +1,7 @@
 """Reads every event and transaction of a chain from genesis over plain JSON-RPC, and decodes them by the contracts' ABI.
 
-It uses none of the product's readers, so that a mistake in `chain.reads` cannot hide itself. It reads the receipts of blocks and
-not logs by filter, because anvil leaves logs out of its filter after deep reorganisations.
+It uses none of the product's readers, so that a mistake in `chain.reads` cannot hide itself. It reads the transaction receipts of
+each block instead of filtered logs, because anvil omits logs from its filters after deep reorganisations.
 """
 
 import json
@@ -58,7 +58,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Everything that happened on the chain."""
+    """Events, transactions, times and final balances of the chain."""
 
     events: list[Event]
     transactions: list[Transaction]
@@ -164,7 +164,7 @@ def until_lost(blocks: Iterable[tuple[dict[str, Any] | None, Any]]) -> Iterator[
 
 
 def handed_in(record: Path, network: Network) -> list[Transaction]:
-    """Returns every transaction that an actor signed and sent, as the proxy recorded it. A transaction that was sent again counts
+    """Returns all transactions that actors signed and sent through the proxy. A transaction that was sent several times counts
     once."""
     decoder = Decoder(network)
     raws = dict.fromkeys(json.loads(line)["raw"] for line in record.read_text().splitlines())

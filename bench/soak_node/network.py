@@ -1,4 +1,4 @@
-"""Runs the demo's network behind a proxy that fails on order: starts, kills, pauses and samples its processes."""
+"""Runs the demo's network behind a proxy that fails on order. It starts, kills and pauses the processes and reads their state."""
 
 import contextlib
 import os
@@ -33,16 +33,17 @@ from verifier.node import RESERVE_BYTES
 FRAUD_EVERY = 3
 """The dishonest operator cheats on every third of its answers."""
 STAKE_WEI = {"honest": 40 * ETHER, "dishonest": 100_000 * ETHER, **{name: 19 * ETHER for name in VERIFIERS}}
-"""Stake of each actor. It is enough for thousands of frauds, and a verifier keeps its one audit seat after many penalties."""
+"""Stake of each actor, in wei. The dishonest operator can pay for thousands of frauds, and a verifier keeps its one audit seat
+after many penalties."""
 PARAMS = changed(plan.PARAMS, {
     "times": {"max_pause": 60, "unbond_delay": 1_800, "da_retention": 3_600, "da_margin": 60, "key_retention": 3_600},
 })  # fmt: skip
 """The demo's parameters with shorter pauses, an unbonding delay of half an hour, and retention of one hour."""
 HOUSEKEEPING = {"every_s": 60, "receipts_days": 0, "envelopes_days": 0, "duties_days": 0, "transactions_days": 0}
-"""Housekeeping settings with which records are deleted as soon as nothing can need them."""
+"""Housekeeping settings with which records are deleted as soon as no duty can need them."""
 DISK_BYTES = 2 * RESERVE_BYTES
-"""Size of the file system of the actor whose disk fills up. If it had no more free bytes than the guard's reserve, the actor
-would never vote."""
+"""Size in bytes of the file system of the actor whose disk fills up. It must be larger than the free space below which a
+node begins nothing new (`RESERVE_BYTES`), or the actor would never vote."""
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 """Path of Debian's `libfaketime`. The option `--faketime` names another path."""
 RPC_TIMEOUT_S = 20.0
@@ -60,7 +61,7 @@ class Means:
 
     @property
     def missing(self) -> frozenset[str]:
-        """Facilities that some kinds of faults need and this machine lacks. These kinds cannot be injected."""
+        """Facilities that some kinds of faults need and that this machine lacks. These kinds cannot be injected."""
         have = {"libfaketime": self.faketime, "a mounted file system of its own": self.disk, "a PostgreSQL server": self.server,
                 "gossip": self.gossip}  # fmt: skip
         return frozenset(need for need in {kind.needs for kind in KINDS.values() if kind.needs} if not have[need])
@@ -68,7 +69,7 @@ class Means:
 
 def means(server: str, faketime: Path = FAKETIME, gossip: Path | None = None) -> Means:
     """Returns the facilities of this machine. Only root can mount a file system. With PostgreSQL no actor's disk can be filled,
-    because the disk is the server's."""
+    because the databases are on the disk of the server."""
     return Means(faketime if faketime.exists() else None, os.geteuid() == 0 and not server, server, gossip)
 
 
@@ -153,7 +154,7 @@ class SoakNetwork:
         self.group.start(actor.name, command)
 
     def _behind_proxy(self, actor: DemoProcess) -> DemoProcess:
-        """Returns the actor with settings by which it reaches chain and DA store through the proxy only."""
+        """Returns the actor with changed settings, so that it reaches the chain and the DA store only through the proxy."""
         url = f"http://127.0.0.1:{self.site.ports.proxy}"
         settings: dict[str, Any] = dict(actor.settings)
         if "rpc_url" in settings:
@@ -178,7 +179,7 @@ class SoakNetwork:
         httpx2.post(url, json=body, timeout=RPC_TIMEOUT_S).raise_for_status()
 
     def met(self) -> dict[str, int]:
-        """Returns the number of requests that met each fault of the proxy."""
+        """Returns for each fault of the proxy the number of affected requests."""
         url = f"http://127.0.0.1:{self.site.ports.proxy}/control"
         return dict(httpx2.get(url, timeout=RPC_TIMEOUT_S).json())
 
@@ -241,7 +242,7 @@ class SoakNetwork:
         return path.exists() and f'"{event}"' in path.read_text(errors="replace")
 
     def set_clock(self, offset_s: float) -> None:
-        """Sets the wall clock of the one actor with a clock of its own, in seconds ahead of the machine's clock."""
+        """Sets the wall clock of the one actor that runs with libfaketime, to `offset_s` seconds ahead of the machine's clock."""
         draft = self._clocks.with_suffix(".new")
         draft.write_text(f"{offset_s:+.0f}\n")
         draft.replace(self._clocks)

@@ -1,7 +1,7 @@
-"""Checks what must be true at the end of a run, by the chain's events, what actors signed, and the planted frauds.
+"""Checks the rules that must hold at the end of a run. It uses the chain's events, signed transactions and planted frauds.
 
-The functions are pure: each takes facts and returns the violations, one sentence each. Each check has a negative control in
-`tests/unit/bench/test_soak_node.py`, which removes the defence and must be found.
+The functions are pure: each takes facts and returns a sentence for each violation. For each check
+`tests/unit/bench/test_soak_node.py` has a negative control: it breaks the rule, and the check must find that.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,20 +16,21 @@ from bytewise.protocol.records.statements import AuditOutcome, Verdict
 from bytewise.service.exit_codes import Exit
 
 COMMIT_S = 25.0
-"""Undisturbed seconds of the commit phase that are enough for a seat to vote: it fetches, executes once and sends."""
+"""Undisturbed seconds of the commit phase in which a seat must manage to fetch the envelope, execute once and commit."""
 REVEAL_S = 10.0
-"""Undisturbed seconds of the reveal phase that are enough for a seat to reveal its vote."""
+"""Undisturbed seconds of the reveal phase in which a seat must manage to reveal its vote."""
 CHALLENGE_S = 12.0
-"""Undisturbed seconds from the second mismatch to the end of the window that are enough for a watchtower to challenge."""
+"""Undisturbed seconds from the second mismatch to the end of the window in which a watchtower must manage to challenge."""
 OVERLOAD = 3.0
-"""Load for each core above which the machine has no time for every seat. Such times count as a fault, and are reported."""
+"""Load of each core above which seats may miss their deadlines. Times of such load excuse a missed vote like a fault, and are
+reported."""
 OVERLOADED = "overload"
-"""Kind of an incident for a time of overload, which nobody injected."""
+"""Kind of the incidents that stand for times of overload. Nobody injected them."""
 START_S = 60.0
-"""Seconds in which a killed process is started and reads the chain for the first time."""
+"""Seconds after a kill in which the process is started again and reads the chain for the first time."""
 MISSED = (SeatOutcome.ABSENT, SeatOutcome.NOT_REVEALED)
 DEPENDENCIES = ("da", "chain")
-"""Actors that every seat needs, beside two of three shards."""
+"""Actors that every seat needs. It also needs two of the three shards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ class Disturbances:
     """Function that returns the second of the run at which a block first existed."""
 
     def longest_calm(self, names: Iterable[str], start: float, end: float) -> float:
-        """Returns the longest time from `start` to `end` in which no fault touched these actors or what they need."""
+        """Returns the longest time between `start` and `end`, in seconds, in which no fault touched these actors or their
+        dependencies."""
         needed = {*names, *DEPENDENCIES}
         touching = sorted((each.start, each.end) for each in self.incidents if each.touches(needed))
         touching += self._without_shards()
@@ -209,7 +211,7 @@ Attendance = dict[tuple[bytes, int], dict[str, tuple[int, SeatOutcome]]]
 
 
 def attendance(history: History) -> Attendance:
-    """Returns who voted. This is read from votes and not from payments, because a round without a verdict charges nobody."""
+    """Returns which seats voted. It reads votes and not payments, because a round without a verdict charges nobody."""
 
     def voters(name: str) -> set[tuple[bytes, int, str]]:
         return {(each.values["id"], each.values["round"], each.values["voter"]) for each in history.of(name)}
@@ -255,8 +257,8 @@ class Duties:
 
 
 def duties(history: History, names: Mapping[str, str], disturbed: Disturbances) -> Duties:
-    """Returns how the seats voted. Every seat must have voted if its process was alive and its dependencies were up in its
-    window."""
+    """Returns the numbers of votes and missed votes. A missed vote is a violation if the seat's process and its dependencies had
+    enough undisturbed time."""
     opened = {(each.values["id"], each.values["round"]): each for each in history.of("Disputes.CommitOpened")}
     rounds, wrong, redrawn = attendance(history), [], set[tuple[bytes, int]]()
     missed = [(key, who, outcome) for key, each in rounds.items() for who, (_, outcome) in each.items() if outcome in MISSED]
@@ -279,8 +281,8 @@ def _possible(opened: Event, name: str, outcome: SeatOutcome, disturbed: Disturb
 
 
 def money(history: History) -> list[str]:
-    """Returns a sentence for each sum that is wrong. Every wei that came in must be there, have gone out or be burned: in each
-    dispute, in the ledger, and in the stake."""
+    """Returns a sentence for each wrong sum in a dispute, in the ledger or in the vault. Every wei that came in must still be
+    there, have gone out, or be burned."""
     wrong = []
     for each in history.of("Settlement.Ended"):
         a = each.values["account"]
@@ -308,7 +310,8 @@ def money(history: History) -> list[str]:
 
 
 def emptiness(receipts: int, frauds: int, faults: int) -> list[str]:
-    """Returns a sentence for each thing that never happened in the run, because without it the other checks prove nothing."""
+    """Returns a sentence if no receipt was anchored, no fraud planted or no fault injected. Then the other checks prove
+    nothing."""
     counts = {"receipt was anchored": receipts, "fraud was planted": frauds, "fault was injected": faults}
     return [f"no {what}" for what, count in counts.items() if not count]
 

@@ -1,4 +1,4 @@
-"""Makes the checks and the figures of a run, from the chain, the observations and the planted frauds."""
+"""Applies all checks to a finished run, and computes its figures."""
 
 import json
 import os
@@ -28,8 +28,8 @@ LINES_KEPT = 20
 
 
 def known(signed: list[Transaction], history: History) -> list[Transaction]:
-    """Returns the transactions that can be judged. If the chain lost blocks, votes of disputes that were opened later are left
-    out, because the history does not have their rounds."""
+    """Returns the transactions that can be judged. If the chain lost blocks, the history may not contain a dispute. Then votes in
+    this dispute are left out."""
     opened = {each.values["id"] for each in history.of("Disputes.DisputeOpened")}
     return signed if history.is_whole else [each for each in signed if _dispute_of(each) in {*opened, None}]
 
@@ -108,7 +108,7 @@ class Judgement:
         }
 
     def _rounds(self) -> dict[str, int]:
-        """Returns the number of rounds by the way in which they came to their finding."""
+        """Returns the numbers of rounds with a certificate, with single votes only, and with a commit root."""
 
         def named(name: str) -> set[tuple[bytes, int]]:
             return {(each.values["id"], each.values["round"]) for each in self._history.of(f"Rounds.{name}")}

@@ -1,5 +1,5 @@
-"""Decides from a seed alone which fault happens when. A fault names its target, so that checks know which duties were
-possible."""
+"""Computes the schedule of faults from a seed alone. Each fault names its target, so that checks know which actors could do
+their duties."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -11,22 +11,24 @@ SPARED = ("eva", "eva-enclave", "shard3")
 """Actors that are never killed or paused, because their memory and descriptors are watched from start to end."""
 MEMBERS = tuple(name for name in VERIFIERS if name not in SPARED)
 QUORUM = ("ada", "ben", "watchtower")
-"""Actors that read the chain from three endpoints, of which two must agree. Only for these actors one endpoint lies or is
-stale."""
+"""Actors that read the chain from three endpoints, of which two must agree. Lying and stale endpoints are only injected for
+them."""
 ALL = "all"
-"""Target of a fault that touches everybody."""
+"""Target of a fault that touches all actors."""
 
 LONG_S = 6_000.0
-"""Shortest run in whose second half no fault ends a process. So every process lives for an hour, and its memory is watched."""
+"""Shortest length of a run, in seconds, in whose second half no fault ends a process. So every process lives long enough for a
+check of its memory."""
 PAUSE_S = (3.0, 8.0)
 """Shortest and longest time between the end of one fault and the start of the next, in seconds."""
 SETTLE_S = 5.0
 """Seconds that an actor needs after the end of a fault that did not end its process."""
 RESTART_S = 20.0
-"""Seconds that a killed actor needs after its restart: a lease of 10 s that its predecessor left, imports, one tick."""
+"""Seconds that a killed actor needs after its restart. It waits up to 10 s for the nonce lease of the killed process, imports its
+modules, and makes a tick."""
 SHALLOW = (1, 1, 2, 3, 5)
 DEEP = (8, 16, 32, 64)
-"""Depths of reorganisations, in blocks of one second. Every third pass over all kinds has a deep one."""
+"""Depths of reorganisations, in blocks of one second. Every third pass over all kinds uses `DEEP`, the others `SHALLOW`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Kind:
     ends_process: bool = False
     """Whether a fault of this kind ends a process."""
     needs: str = ""
-    """Facility that the machine must have. Without it the kind is left out, and the report says so."""
+    """Facility that the machine must have. Without it, faults of this kind are left out, and the report says so."""
 
 
 _NODES = (*MEMBERS, "watchtower")

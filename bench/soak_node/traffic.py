@@ -1,4 +1,4 @@
-"""Plays users of the network: questions at a fixed rate to both operators, and now and then a dispute of an honest receipt."""
+"""Plays users of the network. They ask both operators at fixed rates, and sometimes one disputes an honest receipt."""
 
 import random
 import threading
@@ -58,7 +58,7 @@ class Traffic:
         client.close()
 
     def _spite(self) -> None:
-        """Makes somebody dispute the newest honest receipt now and then, whatever the audits say."""
+        """Regularly starts a challenger that disputes the newest honest receipt, whatever the audits say."""
         while not self._stop.wait(SPITE_EVERY_S):
             if not self._newest:
                 continue

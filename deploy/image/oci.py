@@ -1,4 +1,4 @@
-"""An image archive for `docker load` and `podman load`, whose image id is known before any daemon sees it.
+"""Writes an image archive for `docker load` and `podman load`, and computes the image id before any daemon loads the archive.
 
 The id of an image is the SHA-256 of its configuration, which names the SHA-256 of each layer (OCI image specification,
 config.md).
@@ -16,19 +16,19 @@ _CHUNK = 1 << 20
 
 
 class Image(NamedTuple):
-    """An image before it is written: its layers, each an uncompressed tar file, and its configuration."""
+    """Layers and configuration of an image. Each layer is the path of an uncompressed tar file."""
 
     layers: Sequence[Path]
     config: bytes
 
     @property
     def id(self) -> str:
-        """Hexadecimal, without `sha256:`."""
+        """Id of the image in hexadecimal, without `sha256:`."""
         return hashlib.sha256(self.config).hexdigest()
 
 
 def image(layers: Sequence[Path], settings: Mapping[str, Any], created: str) -> Image:
-    """An image for Linux on amd64; `settings` are the `config` of the specification (user, environment, …)."""
+    """Returns an image for Linux on amd64. `settings` are the `config` of the specification (user, environment, …)."""
     config = {
         "architecture": "amd64", "os": "linux", "created": created, "config": dict(settings),
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{_digest(path)}" for path in layers]},
@@ -37,7 +37,7 @@ def image(layers: Sequence[Path], settings: Mapping[str, Any], created: str) -> 
 
 
 def write(made: Image, tag: str, out: BinaryIO) -> None:
-    """Writes the archive: layers, configuration, and the manifest that `docker load` reads."""
+    """Writes the archive to `out`: layers, configuration, and the manifest that `docker load` reads."""
     names = [f"{number}.tar" for number in range(len(made.layers))]
     manifest = [{"Config": f"{made.id}.json", "RepoTags": [tag], "Layers": names}]
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.USTAR_FORMAT) as archive:

@@ -1,7 +1,7 @@
 """Writes the Grafana dashboards of `deploy/monitoring/grafana/dashboards`.
 
     python deploy/monitoring/dashboards.py           # write
-    python deploy/monitoring/dashboards.py --check   # compare; exit 1 on drift
+    python deploy/monitoring/dashboards.py --check   # compare with the committed files; exit 1 if one differs
 
 Every panel has a unit, a description and expressions over metrics of `bytewise/service/metrics.py`.
 """
@@ -16,30 +16,30 @@ FOLDER = Path(__file__).resolve().parent / "grafana" / "dashboards"
 DATASOURCE = {"type": "prometheus", "uid": "bytewise-prom"}
 WIDTH, HEIGHT = 24, 7
 SCHEMA_VERSION = 39
-"""Of Grafana 11; newer versions migrate it when they load it."""
+"""Version of the dashboard format, that of Grafana 11. Newer versions of Grafana convert a dashboard when they load it."""
 
 
 class Panel(NamedTuple):
-    """One panel: what it shows, in which unit, and the expressions with their legends."""
+    """One panel of a dashboard."""
 
     title: str
     description: str
     unit: str
     queries: Mapping[str, str]
-    """Legend → PromQL."""
+    """PromQL expression of each line, by its legend."""
     kind: str = "timeseries"
     width: int = 8
 
 
 class Dashboard(NamedTuple):
-    """One dashboard: rows of panels."""
+    """One dashboard, with rows of panels."""
 
     name: str
     title: str
     description: str
     rows: Mapping[str, Sequence[Panel]]
     variable: bool
-    """Whether a node is chosen."""
+    """Whether the reader chooses one process, which all panels then show."""
 
 
 OVERVIEW = Dashboard(
@@ -177,7 +177,7 @@ DASHBOARDS = (OVERVIEW, NODE)
 
 
 def document(dashboard: Dashboard) -> dict[str, Any]:
-    """The dashboard as Grafana reads it."""
+    """Returns the dashboard in Grafana's JSON format."""
     panels: list[dict[str, Any]] = []
     top = 0
     for title, row in dashboard.rows.items():
@@ -224,12 +224,12 @@ def _variable() -> dict[str, Any]:
 
 
 def text_of(dashboard: Dashboard) -> str:
-    """Its file."""
+    """Returns the text of the dashboard's file."""
     return json.dumps(document(dashboard), indent=1) + "\n"
 
 
 def main() -> int:
-    """Exit status: 0, or 1 if a file is not what would be written."""
+    """Writes the files. With `--check` it compares them instead, and returns 1 if one differs."""
     files = {FOLDER / f"{each.name}.json": text_of(each) for each in DASHBOARDS}
     stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     if "--check" in sys.argv:

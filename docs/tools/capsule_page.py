@@ -1,9 +1,10 @@
-"""Builds `chain/capsule/capsule.html`, the page that verifies a capsule in a browser.
+"""Builds `chain/capsule/capsule.html`, the page that verifies an evidence capsule in a browser.
 
 python docs/tools/capsule_page.py           # build; needs npm
 python docs/tools/capsule_page.py --check   # compare the committed page with its sources; exit 1 if it is stale
 
-The page is one file: styles, script and the constants of this program inline, with a policy that allows nothing else.
+The page is one file. It contains its styles, its script, and the constants that this program takes from the product. Its content
+security policy allows nothing else.
 """
 
 import base64
@@ -55,11 +56,11 @@ _VARIABLES = {
     "Params": ["_times", "_committee"], "Guardian": ["_last"], "Registry": ["_pools", "policyDigest"], "KeyEpochs": ["_epochs"],
     TREE: ["_accountAt"],
 }  # fmt: skip
-"""Variables that a verification reads."""
+"""Storage variables that a verification reads, by contract."""
 
 
 def constants() -> dict[str, Any]:
-    """What the page takes from this program: schema, layouts, labels and limits."""
+    """Returns the constants that the page takes from the product: schema, layouts, labels and limits."""
     records: dict[str, Any] = {}
     _describe(Capsule, records)
     _describe(ResultQuote, records)
@@ -96,13 +97,13 @@ def constants() -> dict[str, Any]:
 
 
 def network_json(network: BeaconNetwork) -> dict[str, Any]:
-    """A beacon chain as the page reads it."""
+    """Returns a beacon chain in the form that the page reads."""
     forks = [{"epoch": each.epoch, "version": hex0x(each.version), "layout": each.layout._asdict()} for each in network.forks]
     return {"root": hex0x(network.genesis_validators_root), "forks": forks}
 
 
 def _describe(cls: type, records: dict[str, Any]) -> None:
-    """Adds a record class and those in it: name of the field → its type."""
+    """Adds the fields of a record class, and of all record classes inside it, to `records`: the type of each field by name."""
     if cls.__name__ in records:
         return
     later = [field.name for field in dataclasses.fields(cls) if field.metadata == LATER]
@@ -129,7 +130,7 @@ def _kind(kind: Any, records: dict[str, Any]) -> Any:
 
 
 def _layout(name: str, used: Iterable[str]) -> dict[str, Any]:
-    """The part of a storage layout that these variables need."""
+    """Returns the part of a contract's storage layout that describes these variables."""
     document = json.loads((FOLDER / "layout" / f"{name}.json").read_text())
     storage = {each["label"]: each for each in document["storage"]}
     kept: dict[str, Any] = {}
@@ -150,7 +151,7 @@ def _layout(name: str, used: Iterable[str]) -> dict[str, Any]:
 
 
 def source_digest() -> str:
-    """SHA-256 over the page's sources and constants. The page has it, so a stale page is found without npm."""
+    """Returns the SHA-256 over the page's sources and constants. The page contains it, so a stale page is found without npm."""
     state = hashlib.sha256(json.dumps(constants(), sort_keys=True).encode())
     files = [*sorted((SOURCE / "src").iterdir()), SOURCE / "package.json", SOURCE / "package-lock.json"]
     for path in files:
@@ -159,7 +160,7 @@ def source_digest() -> str:
 
 
 def build() -> str:
-    """The page. Runs `npm ci` and esbuild, whose versions and hashes the lock file pins."""
+    """Builds and returns the page. Runs `npm ci` and esbuild, whose versions and hashes the lock file pins."""
     subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--silent"], cwd=SOURCE, check=True)
     command = [
         "node_modules/.bin/esbuild", "src/page.js", "--bundle", "--minify", "--format=iife", "--target=es2022", "--charset=utf8",
@@ -167,11 +168,11 @@ def build() -> str:
     ]  # fmt: skip
     script = subprocess.run(command, cwd=SOURCE, check=True, capture_output=True, text=True).stdout
     style = (SOURCE / "src" / "page.css").read_text()
-    # A script element ends at the first closing tag, wherever that stands.
+    # A script element ends at the first closing tag, even inside a string of the script.
     script = script.replace("</script", "<\\/script").replace("<!--", "<\\!--").strip()
     hashes = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in (script, style)]
     allowed = f"script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'"
-    # A worker's program is the page's own script in a Blob. It has the page's policy, and so no network either.
+    # A worker runs the page's own script from a Blob. The page's policy applies to the worker too, so it has no network either.
     policy = f"default-src 'none'; {allowed}; worker-src blob:; base-uri 'none'; form-action 'none'"
     page = (SOURCE / "src" / "page.html").read_text()
     for name, text in (("DIGEST", source_digest()), ("POLICY", policy), ("STYLE", style), ("SCRIPT", script)):
@@ -180,7 +181,7 @@ def build() -> str:
 
 
 def main() -> int:
-    """Exit status: 0, or 1 if the committed page is stale."""
+    """Builds and writes the page. With `--check` it returns 1 if the committed page is stale."""
     if "--check" in sys.argv:
         is_fresh = PAGE.exists() and source_digest() in PAGE.read_text()
         if not is_fresh:

@@ -1,8 +1,8 @@
-"""Draw public docstrings of the product packages at random, for a reader who marks those that need two readings.
+"""Prints a random sample of the product's public docstrings. A reader marks those that are unclear at the first reading.
 
     python docs/tools/docstring_sample.py --seed 20261126 --count 40
 
-Equal seeds on equal sources draw equal docstrings. The figures are in `docs/evidence/readability.md`.
+Equal seeds and equal sources give equal samples. The results of the readers are in `docs/evidence/readability.md`.
 """
 
 import argparse
@@ -19,7 +19,7 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Documented(NamedTuple):
-    """A public function, class or method with a docstring. Its order is that of file and line."""
+    """A public function, class or method with a docstring. Instances sort by file and line."""
 
     file: str
     line: int
@@ -28,7 +28,7 @@ class Documented(NamedTuple):
 
 
 def documented() -> list[Documented]:
-    """Every public docstring of a function, class or method in the product packages, in order."""
+    """Returns all public functions, classes and methods of the product packages that have a docstring, sorted."""
     files = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if "contracts" not in path.parts)
     return sorted(each for path in files for each in _of_body(path, ast.parse(path.read_text()), ""))
 
@@ -45,7 +45,7 @@ def _of_body(path: Path, owner: ast.Module | ast.ClassDef, prefix: str) -> Itera
 
 
 def main() -> None:
-    """Prints the draw."""
+    """Prints the sample."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, default=20261126)
     parser.add_argument("--count", type=int, default=40)

@@ -1,7 +1,8 @@
 """Runs the commands of a guide: `python docs/tools/play_guide.py docs/guide/start-a-network.md`.
 
-The indented blocks of the page, in their order, are one bash script. It runs in the root of the checkout and ends at the first
-command that fails. All processes that it started are stopped at the end. Exit code: that of the script, or 124 after --timeout.
+The indented blocks of the page, in their order, make one bash script. The script runs in the root of the checkout and ends at the
+first command that fails. At the end all processes that the script started are stopped. The exit code is that of the script, or
+124 after `--timeout`.
 """
 
 import argparse
@@ -39,7 +40,7 @@ def _stop(group: int) -> None:
 
 
 def main() -> int:
-    """Plays one guide."""
+    """Runs the commands of one guide. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("page", type=Path, help="the guide")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds until all is stopped (%(default)s)")

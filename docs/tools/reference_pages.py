@@ -1,7 +1,7 @@
-"""Writes the generated pages of `docs`: each from the source that knows it.
+"""Writes the generated pages of `docs` from the source code that they describe.
 
 python docs/tools/reference_pages.py           # write
-python docs/tools/reference_pages.py --check   # compare; exit 1 on drift
+python docs/tools/reference_pages.py --check   # compare with the committed pages; exit 1 if one differs
 """
 
 import ast
@@ -44,7 +44,7 @@ HEAD = "<!-- Written by docs/tools/reference_pages.py (`make reference`). Do not
 
 
 def main() -> int:
-    """Exit status: 0, or 1 if a page is not what would be written."""
+    """Writes the pages. With `--check` it compares them instead, and returns 1 if one differs."""
     stale = [name for name, make in PAGES.items() if _text_of(FOLDER / name) != make()]
     if "--check" in sys.argv:
         for name in stale:
@@ -75,7 +75,7 @@ ACTORS: Mapping[str, tuple[type, str]] = {
     "Dashboard": (DashboardSettings, "dashboard/settings.py"),
     "Monitor": (MonitorSettings, "dashboard/monitor/settings.py"),
 }
-"""Actor → the class of its settings file, and where that is."""
+"""For each actor the class of its settings file, and the file with this class."""
 
 
 _SETTINGS = """Each actor reads one file: TOML, or canonical JSON if the name ends in `.json`. A setting without a default is
@@ -93,7 +93,7 @@ of an optional section is required only if the section is there.
 
 
 def settings() -> str:
-    """One table for each settings file, one for each section in it."""
+    """Returns the page of settings: a table for each settings file, and a table for each of its sections."""
     parts = [HEAD, "# Settings\n", _SETTINGS]
     for actor, (cls, source) in ACTORS.items():
         parts += [f"## {actor}\n", f"Defined in `{source}`.\n", *_tables(cls, "")]
@@ -121,7 +121,7 @@ def _field_texts(cls: type) -> dict[str, str]:
 
 
 def _body(cls: type) -> list[ast.stmt]:
-    # The string below a field is its documentation: it is in the source, and nowhere at run time.
+    # The string below a field documents the field. Python does not keep it at run time, so it is read from the source.
     tree = ast.parse(inspect.cleandoc("\n" + inspect.getsource(cls))).body[0]
     assert isinstance(tree, ast.ClassDef)
     return tree.body
@@ -156,7 +156,7 @@ _BRANCHES = {
 
 
 def errors() -> str:
-    """Every rule with its class, branch and meaning; then the reasons of those that have several."""
+    """Returns the page of errors: each rule with class, branch and meaning, then the reasons of rules with several reasons."""
     parts = [HEAD, "# Errors\n", "An error has a rule number, a class and a branch. The branch decides what a process does.\n"]
     parts.append(
         "\n".join(["| branch | what follows |", "|---|---|", *(f"| {b.__name__} | {t} |" for b, t in _BRANCHES.items()), ""])
@@ -191,7 +191,7 @@ Only the gossip process has its own: 0 after a signal or when its supervisor mus
 
 
 def exit_codes() -> str:
-    """Every exit code with its meaning."""
+    """Returns the page of exit codes with their meanings."""
     texts = _member_texts(Exit)
     rows = [f"| {int(each)} | {each.name} | {texts[each.name]} |" for each in Exit]
     return "\n".join([HEAD, "# Exit codes\n", _EXITS, "| code | name | meaning |", "|---|---|---|", *rows, ""])
@@ -210,7 +210,7 @@ def _member_texts(cls: type) -> dict[str, str]:
 
 
 def commands() -> str:
-    """The command tree: each command with its help, arguments and options."""
+    """Returns the page of commands: each command with its help, arguments and options."""
     root: Any = typer.main.get_command(app)
     parts = [HEAD, "# Commands\n", "`bytewise --help` and `bytewise COMMAND --help` show the same.\n"]
     return "\n".join([*parts, *_command(root, "bytewise")])
@@ -259,7 +259,8 @@ rule and reason. No field holds a secret or plaintext.
 
 
 def metrics() -> str:
-    """Every metric with its meaning, labels and actors; then every log event with its fields, and where it is told."""
+    """Returns the page of metrics and log events. A metric has its meaning, labels and actors. A log event has its fields and the
+    files that log it."""
     parts = [HEAD, "# Metrics and log events\n", "## Metrics\n", _METRICS]
     parts += ["| metric | type | meaning | labels | actors |", "|---|---|---|---|---|", *map(_metric, DECLARED.values()), ""]
     parts += ["## Log events\n", _EVENTS, "| event | fields | file |", "|---|---|---|", *_told("log", "log_error"), ""]
@@ -299,7 +300,7 @@ section 6 and the rows of the phase table in section 1.
 
 
 def planted_faults() -> str:
-    """Every fault of the campaign, with what it breaks and where it lies."""
+    """Returns the page of planted faults: for each fault the broken rules, and the file in which it is planted."""
     faults = tomllib.loads(FAULTS.read_text())["fault"]
     rows = [f"| {each['name']} | {', '.join(each['rules'])} | `{each['file']}` |" for each in faults]
     table = "\n".join(["| fault | breaks | file |", "|---|---|---|", *rows, ""])
@@ -314,7 +315,7 @@ def _first(cls: type) -> str:
 
 
 def _cell(text: str) -> str:
-    # One paragraph in one line; a bar would end the cell.
+    # Puts the first paragraph into one line, and escapes the bar, which would end the cell.
     return " ".join(inspect.cleandoc(text).partition("\n\n")[0].split()).replace("|", "\\|")
 
 
@@ -326,7 +327,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/metrics.md": metrics,
     "evidence/planted-faults.md": planted_faults,
 }
-"""File → what makes its text."""
+"""Functions that return the text of a page, by file."""
 
 
 if __name__ == "__main__":
