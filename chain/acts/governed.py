@@ -9,7 +9,7 @@ from typing import Literal
 
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.units import Address, Digest
-from chain.client.structs import to_struct
+from chain.client.artifacts import to_struct
 from chain.deployment.calls import ContractCall
 
 Timelock = Literal["ShortTimelock", "LongTimelock"]

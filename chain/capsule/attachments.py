@@ -20,8 +20,7 @@ from bytewise.protocol.records.seal import Payload, client_digest, pad, verify_h
 from bytewise.protocol.records.statements import Verdict, Vote
 from bytewise.protocol.signing import camel, verify_signature
 from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest, hex0x
-from chain.capsule.deployment import address_in, domain_of
-from chain.capsule.facts import Facts
+from chain.capsule.facts import Facts, address_in, domain_of
 from chain.capsule.header import ProvenHeader, header_of
 from chain.capsule.report import Failure, Stop
 from chain.capsule.schema import Capsule, JournalPart, LogProof

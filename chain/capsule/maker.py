@@ -22,8 +22,7 @@ from bytewise.storage.checkpoints import CheckpointKeeper
 from bytewise.storage.journal import JournalEntry
 from bytewise.storage.journal_export import VerifiedExport
 from chain.capsule.beacon import NETWORKS, BeaconNetwork, finality_proof, verify_finality
-from chain.capsule.deployment import deployment_of, domain_of, is_complete
-from chain.capsule.facts import Facts, Storage, read_facts
+from chain.capsule.facts import Facts, Storage, deployment_of, domain_of, is_complete, read_facts
 from chain.capsule.header import HISTORY, ProvenHeader, header_of, is_kept
 from chain.capsule.report import Failure, Stop
 from chain.capsule.schema import (
@@ -46,10 +45,9 @@ from chain.capsule.schema import (
 from chain.capsule.trie import EMPTY_TRIE, ProofNodes, index_path, trie_of_list
 from chain.capsule.verification import Trust, claim_of_facts, kept_hashes, verify_capsule
 from chain.client.access import Chain
-from chain.client.artifacts import Log, interface
+from chain.client.artifacts import Log, from_struct, interface
 from chain.client.blocks import encode_receipt, header_rlp
 from chain.client.rpc import SlotProof, at_hash, quantity, reading_answer
-from chain.client.structs import from_struct
 
 
 class AnchoredReceipt(NamedTuple):

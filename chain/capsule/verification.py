@@ -21,8 +21,7 @@ from bytewise.protocol.signing import recover, typed_digest, verify_signature
 from bytewise.protocol.units import U64, ZERO_DIGEST, Address, Digest, hex0x
 from chain.capsule.attachments import ProvenVote, journals_text, opening_text, proven_votes, quotes_stating, releases_text
 from chain.capsule.beacon import NETWORKS, BeaconNetwork, header_root, verify_finality
-from chain.capsule.deployment import domain_of, is_complete, layout_digest
-from chain.capsule.facts import Facts, ReadWord, Storage, read_facts
+from chain.capsule.facts import Facts, ReadWord, Storage, domain_of, is_complete, layout_digest, read_facts
 from chain.capsule.header import HISTORY, HISTORY_BLOCKS, HISTORY_CODE, ProvenHeader, header_of, is_kept
 from chain.capsule.report import CapsuleReport, Failure, Group, GroupResult, Result, Stop
 from chain.capsule.schema import (

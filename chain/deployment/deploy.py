@@ -38,8 +38,7 @@ from chain.deployment.plan import (
     names,
     steps,
 )
-from chain.sending.fees import fees_at
-from chain.sending.transactions import TX_GAS_CAP, TransactionCall, send_all
+from chain.sending.transactions import TX_GAS_CAP, TransactionCall, fees_at, send_all
 
 # Calls that the guardian and the curator may make at once (`Charter`). Calls about key epochs of a ceremony are in
 # `chain.acts.epochs`.

@@ -11,9 +11,8 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
 from bytewise.protocol.units import ZERO_ADDRESS, Address
 from chain.client.access import Chain
-from chain.client.artifacts import interface
+from chain.client.artifacts import from_struct, interface
 from chain.client.rpc import BrokenAnswer, reading_answer
-from chain.client.structs import from_struct
 from chain.deployment.plan import TREE, DeploymentPlan, EigenLayerSettings, code
 from chain.reads.roles import ROLES
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.units import ZERO_ADDRESS, Address, Blob, Digest
-from chain.client.artifacts import Interface, interface
-from chain.client.structs import to_struct
+from chain.client.artifacts import Interface, interface, to_struct
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.statements import Vote
 from bytewise.protocol.units import U64, U256, Address, Digest, hex0x
-from chain.capsule.deployment import deployment_of
+from chain.capsule.facts import deployment_of
 from chain.capsule.report import Result
 from chain.capsule.schema import SUFFIX
 from chain.capsule.verification import Trust, verify_capsule

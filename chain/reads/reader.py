@@ -26,9 +26,8 @@ from bytewise.protocol.records.receipt import BatchHeader, SignedLeaf, SignedRec
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest
 from chain.client.access import Chain
-from chain.client.artifacts import View, interface
+from chain.client.artifacts import View, from_struct, interface
 from chain.client.rpc import at_hash, at_number, reading_answer
-from chain.client.structs import from_struct
 from chain.reads import records
 from chain.reads.epoch_endpoints import epoch_on_chain, pinned_epoch
 from chain.reads.records import Membership, MoneyTotals, PoolMember, PoolState, RegistryItem, RestakedTotals

@@ -22,8 +22,7 @@ from bytewise.protocol.decisions.snapshot import (
 from bytewise.protocol.records.receipt import BatchHeader, EmptyLeaf, Receipt, SignedLeaf
 from bytewise.protocol.records.statements import AuditResult, Verdict
 from bytewise.protocol.units import U8, U32, U64, Address, Blob, Digest
-from chain.client.artifacts import Log
-from chain.client.structs import from_struct
+from chain.client.artifacts import Log, from_struct
 
 # Call every function inside `reading_answer`.
 

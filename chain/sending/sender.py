@@ -26,8 +26,19 @@ from bytewise.service import metrics, telemetry
 from bytewise.storage.outbox import OPEN, Attempt, Intent, Outbox, OutboxItem, OutboxState, SignedTransaction
 from chain.client.access import Chain
 from chain.client.rpc import Block, Inclusion, at_number
-from chain.sending.fees import Fees, offered, outgrown, raised
-from chain.sending.transactions import EMPTY_GAS, TX_GAS_CAP, TransactionCall, fees_of, is_empty, sign, why_reverted
+from chain.sending.transactions import (
+    EMPTY_GAS,
+    TX_GAS_CAP,
+    Fees,
+    TransactionCall,
+    fees_of,
+    is_empty,
+    offered,
+    outgrown,
+    raised,
+    sign,
+    why_reverted,
+)
 
 
 def is_past(intent: Intent, head: Block) -> bool:

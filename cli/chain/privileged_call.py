@@ -118,8 +118,7 @@ def send_creation(of: CallContext, contract: str, code: bytes, nonce: int, more:
     `nonce` is the account's nonce for the transaction. The contract's address depends on it, so the transaction is never sent
     with another nonce. Raises `ConfigurationError` if the chain would refuse the transaction now.
     """
-    from chain.sending.fees import fees_at
-    from chain.sending.transactions import TransactionCall, send_all
+    from chain.sending.transactions import TransactionCall, fees_at, send_all
 
     who = of.named()
     request = {"from": who, "data": "0x" + code.hex(), "value": "0x0"}
@@ -215,8 +214,7 @@ def _sent(of: CallContext, signer: "LocalSigner", act: "ContractCall") -> "Inclu
     """Sends the call, waits until it is in a block, and returns the block and transaction. Raises `ConfigurationError` if it
     fails."""
     from chain.deployment.calls import measured
-    from chain.sending.fees import fees_at
-    from chain.sending.transactions import send_all
+    from chain.sending.transactions import fees_at, send_all
 
     try:
         call = measured(of.client, of.network, signer, act)

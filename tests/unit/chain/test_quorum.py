@@ -9,8 +9,7 @@ from bytewise.protocol.errors.actors import ChainReverted, NoAgreement, RpcRefus
 from chain.client.artifacts import Reason, interface
 from chain.client.quorum import FIRST_BACKOFF_S, LONGEST_BACKOFF_S, EndpointBackoff
 from chain.client.rpc import ChainClient, OtherChain
-from chain.sending.fees import fees_at
-from chain.sending.transactions import TransactionCall, sign
+from chain.sending.transactions import TransactionCall, fees_at, sign
 from tests.fixtures.chain.anvil import CHAIN_ID
 from tests.fixtures.chain.devnet import signer, word
 from tests.fixtures.chain.lying_endpoints import gone, lies

@@ -8,9 +8,21 @@ from hypothesis import strategies as st
 
 from bytewise.storage.outbox import OutboxState
 from chain.deployment.params import DEVNET
-from chain.sending.fees import BLOCK_S, HURRY_S, TIP_WEI, Fees, fees_at, offered, outgrown, raised, tip_at
 from chain.sending.sender import SenderPolicy
-from chain.sending.transactions import TX_GAS_CAP, fees_of, is_empty
+from chain.sending.transactions import (
+    BLOCK_S,
+    HURRY_S,
+    TIP_WEI,
+    TX_GAS_CAP,
+    Fees,
+    fees_at,
+    fees_of,
+    is_empty,
+    offered,
+    outgrown,
+    raised,
+    tip_at,
+)
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import FEE_WEI, batch, deployed, pump, sender, signer
 from tests.fixtures.chain.mined_sender import MinedSender, base_fee, governance, send, sign_only
