@@ -12,8 +12,7 @@ from bytewise.protocol.units import Blob, Digest
 from chain.client.access import Chain
 from chain.client.artifacts import Reason
 from chain.deployment.calls import ContractCall, measured
-from chain.reads.epoch_endpoints import ASSURANCE
-from chain.reads.share_history import with_share_history
+from chain.reads.key_epochs import ASSURANCE, with_share_history
 from chain.sending.transactions import send_all
 
 TIMEOUT_S = 60.0

@@ -18,8 +18,7 @@ from bytewise.storage.checkpoints import CheckpointKeeper
 from chain.capsule.maker import Enclosed, disputed_member, make_capsule
 from chain.capsule.schema import SUFFIX
 from chain.client.access import Chain
-from chain.reads.documents import RegistryDocuments
-from chain.reads.reader import SnapshotReader
+from chain.reads.reader import RegistryDocuments, SnapshotReader
 
 
 class CapsuleKeeper:

@@ -15,7 +15,7 @@ from bytewise.storage.nonce_lease import NonceLease, hold_lease
 from bytewise.storage.receipt_store import ReceiptStore
 from chain.client.rpc import Inclusion, at_number
 from chain.deployment.calls import ContractCall, dry_run, measured, request_of
-from chain.reads.documents import RegistryDocuments
+from chain.reads.reader import RegistryDocuments
 from chain.sending.transactions import TransactionCall, fees_at, send_all
 from cli.node.host_checks import own_measurement
 from cli.node.roles import NodeRole
