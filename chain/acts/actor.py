@@ -19,8 +19,8 @@ from bytewise.protocol.signing import Signer, struct_values
 from bytewise.protocol.units import U8, U64, ZERO_ADDRESS, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.outbox import Outbox, OutboxItem
-from chain.acts.base import NetworkPlanner
 from chain.acts.disputes import DisputeTransactions
+from chain.acts.planner import NetworkPlanner
 from chain.acts.state_check import check_round, classify
 from chain.client.access import Chain
 from chain.sending.sender import SenderPolicy, TransactionSender

@@ -13,7 +13,7 @@ from bytewise.protocol.records.statements import Finding, Vote
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.storage.outbox import OutboxItem, OutboxState
-from chain.acts.base import NetworkPlanner
+from chain.acts.planner import NetworkPlanner
 from chain.client.artifacts import interface
 from chain.client.blocks import header_rlp
 

@@ -9,8 +9,8 @@ from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import Address, Blob
 from chain.client.access import Chain
 from chain.client.address_book import address_of
-from chain.client.error_rules import as_rule
 from chain.client.rpc import at_number
+from chain.client.simulation import as_rule
 from chain.deployment.plan import code
 from chain.sending.transactions import TX_GAS_CAP, TransactionCall
 

@@ -23,7 +23,7 @@ from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Digest, add
 from chain.client.access import Chain
 from chain.client.address_book import code_hashes, field_of, verify_code
 from chain.client.blocks import header_rlp
-from chain.client.error_rules import as_rule
+from chain.client.simulation import as_rule
 from chain.deployment.calls import CALL_GAS, DOCUMENT_GAS_PER_BYTE, ContractCall, call_of
 from chain.deployment.deployment_check import verify_options, verify_role_holders
 from chain.deployment.lengths import lengths_of, verify_lengths
