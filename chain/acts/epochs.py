@@ -53,8 +53,8 @@ def open_epoch(
 
 
 def opening(document: EpochDocument, policy: Digest, signed: CeremonySignatures, found: EpochOnChain) -> tuple[ContractCall, ...]:
-    """Returns the calls with which the curator still has to open an epoch, in order. Raises `ConfigurationError` if the chain has
-    another key or other shares."""
+    """Returns, in order, the calls that the curator must still make to open an epoch. Raises `ConfigurationError` if the chain
+    has another key or other shares."""
     epoch, states = document.record.epoch, (EpochState.NONE, EpochState.PENDING)
     if found.state is not EpochState.NONE and found.commitments != b"".join(document.commitments):
         raise ConfigurationError(f"key epoch {epoch}", "is on the chain with another key or other shares")
@@ -85,7 +85,7 @@ def reshare_epoch(
 
 
 def resharing(document: EpochDocument, signed: CeremonySignatures, found: EpochOnChain) -> tuple[ContractCall, ...]:
-    """Returns the calls with which the curator still has to put dealt shares in force, in order."""
+    """Returns, in order, the calls that the curator must still make to put dealt shares in force."""
     record = document.record
     holders = [shard.address for shard in record.shards]
     dealt = (record.epoch, b"".join(document.commitments), holders, record.threshold)

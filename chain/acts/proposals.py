@@ -187,7 +187,7 @@ def cancel(contents: Contents) -> ContractCall:
 
 
 def schedule_slow(batch: Contents, delay_s: int) -> ContractCall:
-    """Returns the call that starts the long timelock of a batch of calls; the short timelock makes it. The description
+    """Returns the call that starts the long timelock of a batch of calls. The short timelock makes this call. The description
     distinguishes the batch from other batches."""
     salt = Digest(keccak256(batch.description.encode()))
     calls = (list(batch.targets), list(batch.values), list(batch.calldatas))

@@ -164,7 +164,7 @@ def _bits(data: bytes) -> list[bool]:
     return [bool(byte >> i & 1) for byte in data for i in range(8)]
 
 
-# A proof out of the answers of a beacon node (github.com/ethereum/beacon-APIs, `/eth/v1/beacon/light_client/`).
+# Building a proof from the answers of a beacon node (github.com/ethereum/beacon-APIs, `/eth/v1/beacon/light_client/`).
 
 
 def finality_proof(bootstrap: Any, updates: Sequence[Any], finality: Any) -> FinalityProof:

@@ -106,7 +106,7 @@ def make_capsule(chain: Chain, network: Network, member: AnchoredReceipt, enclos
     if wrong is not None and wrong.failure is Failure.VERDICT_NOT_FINAL:
         raise TooEarly("the end of the dispute", f"a block with the tag {tag} has it", f"block {capsule.claim.block}")
     if wrong is not None:
-        # A node that gave false proofs or too few events is found here, not by a reader in years.
+        # Here false proofs and missing events of the node are found at once, and not by a reader years later.
         raise TryAgain("chain", f"the capsule does not verify: {wrong.failure}: {wrong.detail}")
     return data
 

@@ -1,6 +1,6 @@
 """Verifies a capsule offline, in groups of checks. No function here reads a file, a chain or a clock.
 
-Each group stops at its first failure. A group that needs another group is checked only if that one did not fail.
+Each group stops at its first failure. A group that needs other groups is checked only if none of these failed.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -87,7 +87,7 @@ class _CapsuleVerifier:
         self.facts: Facts | None = None
         self.said: list[Said] = []
         self.kept: dict[int, Digest] = {}
-        """Hashes of the earlier blocks in which logs are, by number, read from the state."""
+        """Hashes of the earlier blocks with proven logs, by block number, as the state stores them."""
         self.proven: list[ProvenVote] = []
 
     def run(self) -> None:
@@ -279,7 +279,8 @@ def _receipt(v: _CapsuleVerifier) -> str:
     try:
         verify_modes(receipt)
     except MalformedValue as error:
-        # `isFinal` refuses it. A batch is posted without its receipts, so the state does not show this.
+        # `ReceiptAnchor.isFinal` refuses such a receipt. The state does not show that, because a batch is posted without
+        # receipts.
         raise Stop(Failure.RECEIPT_MODE, f"the chain never accepts it for good: {error}") from None
     if capsule.environment is not None and capsule.environment.digest != receipt.environment:
         raise Stop(Failure.RECEIPT_ENVIRONMENT, "the environment is not the one that the receipt names")
@@ -375,7 +376,7 @@ def _quotes(v: _CapsuleVerifier) -> str:
         raise Stop(Failure.QUOTE_NO_LOG, "no event with a quote is included", unverifiable=True)
     stating = quotes_stating(v.capsule, v.said, v.proven)
     v.report.attested = stating > 0
-    # An appraisal takes the policy and the collateral of the quote's time.
+    # An appraisal needs the policy and the collateral that were valid at the time of the quote. A capsule has neither.
     told = f"{stating} of {len(v.proven)} quotes state what their votes say; their platforms' signatures are not checked here"
     raise Stop(Failure.QUOTE_NOT_APPRAISED, told, unverifiable=True)
 

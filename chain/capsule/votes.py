@@ -105,7 +105,8 @@ def _judged(drawn: Round, said: Sequence[Said], receipt: Receipt) -> RoundVerdic
     """Returns the verdict of one round, counted from its votes. Raises `Stop` if the contract counted otherwise."""
     claimed, leading = (receipt.tokens_hash, receipt.out_hash), key_of(*drawn.lead)
     count = Count()
-    # Of two groups of one size the one that reached it first leads, which the state knows: it is counted first.
+    # Of two groups with equally many seats, the group leads that reached the number first. The state names the leading group,
+    # so its votes are counted first.
     for vote in sorted(said, key=lambda each: each.content.key != leading):
         count = count.add(vote.content, vote.mask.bit_count(), claimed)
     have = Tally(count.equal, count.lead, count.unavailable, count.no_key, count.cannot_execute)

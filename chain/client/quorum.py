@@ -138,7 +138,8 @@ class QuorumClient:
         last = self.block(to_block)
 
         def ask(node: ChainClient) -> tuple[Block, list[Log]]:
-            node.block(to_block)  # before the events: an endpoint that gets this block only meanwhile has given too few
+            # Read the block before the events: an endpoint that got the block only in between has given too few events.
+            node.block(to_block)
             found = read(node)
             return node.block(to_block), found
 
@@ -163,7 +164,8 @@ class QuorumClient:
         return self._agreed(f"receipts of block {number}", lambda node: node.raw_receipts(number))[0]
 
     def calldata(self, transaction: Digest) -> Calldata | None:
-        """Reads address and calldata of a transaction, on which a quorum agrees. Returns None if a quorum does not have it."""
+        """Reads address and calldata of a transaction, on which a quorum agrees. Returns None if a quorum answers that it does
+        not have the transaction."""
         return self._agreed("transaction", lambda node: node.calldata(transaction))[0]
 
     def balance(self, account: Address, block: str | dict[str, Any]) -> int:
@@ -275,7 +277,7 @@ class QuorumClient:
     def _disagreement(
         self, what: str, said: Mapping[int, EndpointAnswer[Any]], silent: Mapping[int, BytewiseError]
     ) -> BytewiseError:
-        """Returns `NoAgreement`. If a quorum is on another chain, returns the error for that, as with one endpoint."""
+        """Returns `NoAgreement`, or `OtherChain` if a quorum of endpoints is on another chain."""
         elsewhere = [each for each in silent.values() if isinstance(each, OtherChain)]
         if len(elsewhere) >= self._quorum:
             return elsewhere[0]

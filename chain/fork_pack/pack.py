@@ -1,7 +1,7 @@
 """The file format of a fork pack, and its verification without a node. A pack is a ZIP file, not compressed, of canonical JSON.
 
-The same state gives the same bytes, so two people can compare packs by one digest. Nothing in a pack is signed: its stake table
-is what one node reported at one block. Anybody with a node that has this block can make the pack again.
+The same state gives the same bytes, so two people can compare packs by one digest. Nothing in a pack is signed: it has the state
+that one node reported at one block. Anybody with a node that has this block can make the pack again.
 """
 
 import dataclasses
@@ -250,7 +250,7 @@ def _verify_accounts(network: Network, stake: StakeTable) -> None:
                 raise PackRejected(True, f"{STAKE}: {told}")
 
 
-# The form of the documents that are no records: the classes that a node's events are read into.
+# `disputes.json` is no record. Its form follows from the classes into which `CourtHistory` reads events.
 
 _EVENTS: Mapping[str, type] = {
     "opened": DisputeOpenedEvent, "drawn": SeatsDrawnEvent, "commitments": CommitEvent, "certificates": CertificateEvent,

@@ -153,7 +153,8 @@ class RemoteSigner:
             content = bytearray()
             for chunk in response.iter_bytes():
                 content += chunk
-                # The time limit of the client is for each read. A signer that sends byte after byte must not hold a tick.
+                # The time limit of the client is for each read. A signer that sends one byte after another must not delay a
+                # tick.
                 if monotonic_s() > until:
                     raise httpx2.ReadTimeout("the answer did not end in time")
                 if len(content) > MAX_ANSWER_BYTES:

@@ -42,12 +42,12 @@ from chain.sending.transactions import (
 
 
 def is_past(intent: Intent, head: Block) -> bool:
-    """Returns whether the contract's deadline has passed."""
+    """Returns whether the transaction's deadline is over at block `head`, in chain time."""
     return 0 < intent.deadline < head.timestamp
 
 
 def left(intent: Intent, head: Block) -> int | None:
-    """Returns the seconds of chain time until the deadline. Returns None if there is no deadline."""
+    """Returns the seconds of chain time from block `head` to the transaction's deadline. Returns None if there is no deadline."""
     return intent.deadline - head.timestamp if intent.deadline else None
 
 
@@ -70,8 +70,8 @@ def isolate_errors(function: str, step: Callable[[], None]) -> bool:
     """Takes a step for one transaction, and returns whether it succeeded. A failure is logged and counted, and the next tick
     tries again.
 
-    So the failure of one transaction does not delay other transactions. `LeaseStopped` is raised to the caller, because it
-    concerns all.
+    Thus the failure of one transaction does not delay other transactions. `LeaseStopped` passes to the caller, because it stops
+    all transactions of the account.
     """
     try:
         step()
@@ -151,14 +151,14 @@ class SenderPolicy(NamedTuple):
     final_after: int = FINAL_AFTER
     """Number of blocks after which a confirmed transaction is no longer watched."""
     bump_after_s: int = 15
-    """Seconds of wall time after a version was signed and without a receipt, after which a version with a higher fee is sent."""
+    """If a version has no receipt this many seconds of wall time after it was signed, a version with a higher fee is sent."""
     max_attempts: int = 6
     """Largest number of signed versions of one transaction. There may be more while the base fee makes the last version invalid,
     or a deadline comes close."""
     max_fee_wei: int = 500 * 10**9
     """Largest fee cap in wei per gas."""
     give_up_after_s: int = 3600
-    """Seconds of wall time after its last plan after which an unsigned transaction that still has to wait is dropped."""
+    """An unsigned transaction that still has to wait is dropped this many seconds of wall time after its row last changed."""
     replan_after_s: int = 20
     """Seconds of wall time after an unsuccessful end before the same transaction may be planned again."""
     own_nonces: int = 0
@@ -198,7 +198,7 @@ class TransactionSender:
         the transaction any number of times. Such a row is planned again only when its old bytes can no longer be mined.
         """
         item = self.outbox.plan(intent)
-        # A transaction that must be handed in soon is no vote; its content may change when it is decided again.
+        # A vote has no time limit for sending. The content of a transaction with such a limit may change in a new request.
         same = item.intent.calldata == intent.calldata or intent.broadcast_by > 0
         if item.state in OPEN and same and times_moved(item.intent, intent, self.outbox.lease.clock.now()):
             # A round that was drawn again, in another block, ends at another time.
@@ -304,7 +304,7 @@ class TransactionSender:
         except ChainReverted as error:
             return self._classify(intent.function, error), 0, str(error)
         except RpcRefused as error:
-            # For example, too little money: this transaction waits, and later ones go on.
+            # For example, the account has too little money. This transaction waits, and later ones go on.
             telemetry.log_error("sender.not_estimated", error, function=intent.function)
             return StateAnswer.WAIT, 0, str(error)
         # Half more: a settlement or a draw costs more in a later block than in the estimated one.
@@ -357,7 +357,7 @@ class TransactionSender:
         self._end(item, OutboxState.REVERTED, why_reverted(self.client, call, number), block_number=number, block_hash=block_hash)
 
     def _suspect(self, item: OutboxItem, head: Block) -> None:
-        # A single check may fall between two states of a node, so a second check in a later block is needed.
+        # One node may answer two calls from two states, so a single check proves nothing: check again in a later block.
         first = self._suspects.setdefault(item.id, head.number)
         if head.number <= first:
             return
@@ -388,11 +388,11 @@ class TransactionSender:
             self._hand_in(item, last)
 
     def _higher(self, item: OutboxItem, attempts: tuple[Attempt, ...], head: Block) -> Callable[[int], SignedTransaction] | None:
-        """Returns a maker of a version with higher fees if the last one is stuck, the transaction still makes sense and the
-        ceiling allows a valid raise; else None.
+        """Returns a function that signs a version with higher fees for a nonce.
 
-        No node accepts bytes below the base fee, and every later transaction waits for their nonce. Then even a transaction that
-        is no longer needed is sent, and reverts in its block.
+        Returns None unless the last version is stuck, the transaction is still needed, and the ceiling allows a valid raise. No
+        node accepts a version below the base fee, and every later transaction waits for its nonce. Then the fee is raised even if
+        the transaction is no longer needed and will revert in its block.
         """
         (old, old_gas), remaining = fees_of(attempts[-1].raw), left(item.intent, head)
         fees = raised(old, head.base_fee_wei, remaining, self._policy.max_fee_wei)
@@ -406,8 +406,8 @@ class TransactionSender:
         return self._maker(item.intent, max(gas, old_gas), fees)
 
     def _emptied(self, last: Attempt, head: Block) -> Callable[[int], SignedTransaction] | None:
-        """Returns a maker of an empty transaction in place of one that is too late, because later ones wait for its nonce.
-        Returns None if one was sent recently."""
+        """Returns a function that signs an empty transaction in place of one that is too late, because later transactions wait
+        for its nonce. Returns None if an empty transaction was signed recently."""
         if is_empty(last.raw) and not self._is_old(last):
             return None
         old, _ = fees_of(last.raw)

@@ -198,7 +198,7 @@ def send_all(client: Chain, calls: Sequence[TransactionCall], timeout_s: float) 
     except TransactionPending:
         raise
     except BytewiseError as error:
-        # Also a signer's refusal of a later version: the first one may still get into a block.
+        # The error may come after the first version was sent, for example from a signer. That version may still be mined.
         if not any(versions):
             raise
         raise TransactionPending(_names_of(versions), error) from None
@@ -234,7 +234,7 @@ def _broadcast(client: Chain, raw: Blob, tx_hash: Digest, versions: list[Digest]
     try:
         client.broadcast(raw)
     except (RpcRefused, ChainReverted) as error:
-        # One endpoint may have it from another whose answer was lost.
+        # One endpoint may have got the transaction from another endpoint, whose answer was lost.
         if len(versions) == 1 and not any(each in str(error).lower() for each in ALREADY_THERE):
             versions.pop()
         raise
