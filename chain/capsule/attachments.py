@@ -25,7 +25,7 @@ from chain.capsule.header import ProvenHeader, header_of
 from chain.capsule.report import Failure, Stop
 from chain.capsule.schema import Capsule, JournalPart, LogProof
 from chain.capsule.trie import BrokenProof, Item, ProofNodes, decode_rlp, index_path
-from chain.capsule.votes import Said
+from chain.capsule.votes import SeatsVote
 from chain.client.artifacts import interface
 
 MAX_QUOTE_MARKS = 2**15
@@ -140,7 +140,7 @@ def _parts(entry: Item) -> tuple[bytes, list[bytes], bytes]:
     return emitter, list(topics), data  # type: ignore[arg-type]
 
 
-def quotes_stating(capsule: Capsule, said: Sequence[Said], proven: Sequence[ProvenVote]) -> int:
+def quotes_stating(capsule: Capsule, said: Sequence[SeatsVote], proven: Sequence[ProvenVote]) -> int:
     """Counts the quotes that state the same as their votes.
 
     Raises `Stop` if an event shows another vote than the capsule, or if a quote is not the one that its vote names.

@@ -42,6 +42,6 @@ def header_of(raw: bytes) -> ProvenHeader | None:
         return None
 
 
-def is_kept(number: int, head: int) -> bool:
+def is_hash_stored(number: int, head: int) -> bool:
     """Returns whether the state of block `head` stores the hash of block `number` (EIP-2935)."""
     return head - HISTORY_BLOCKS <= number < head

@@ -22,7 +22,7 @@ from bytewise.protocol.units import U64, ZERO_DIGEST, Address, Digest, hex0x
 from chain.capsule.attachments import ProvenVote, journals_text, opening_text, proven_votes, quotes_stating, releases_text
 from chain.capsule.beacon import NETWORKS, BeaconNetwork, header_root, verify_finality
 from chain.capsule.facts import Facts, ReadWord, Storage, domain_of, is_complete, layout_digest, read_facts
-from chain.capsule.header import HISTORY, HISTORY_BLOCKS, HISTORY_CODE, ProvenHeader, header_of, is_kept
+from chain.capsule.header import HISTORY, HISTORY_BLOCKS, HISTORY_CODE, ProvenHeader, header_of, is_hash_stored
 from chain.capsule.report import CapsuleReport, Failure, Group, GroupResult, Result, Stop
 from chain.capsule.schema import (
     BlockWitness,
@@ -35,7 +35,7 @@ from chain.capsule.schema import (
     read_capsule,
 )
 from chain.capsule.trie import BrokenProof, ProofNodes, decode_list, decode_rlp, to_integer
-from chain.capsule.votes import Said, verdict_by_rule, votes_of
+from chain.capsule.votes import SeatsVote, verdict_by_rule, votes_of
 
 PAGE = Path(__file__).parent / "capsule.html"
 """The page that verifies capsules in a browser, with the same results (`docs/tools/capsule_page.py` builds it)."""
@@ -85,7 +85,7 @@ class _CapsuleVerifier:
         self.capsule, self.trust, self.report = capsule, trust, report
         self.header: ProvenHeader | None = None
         self.facts: Facts | None = None
-        self.said: list[Said] = []
+        self.said: list[SeatsVote] = []
         self.kept: dict[int, Digest] = {}
         """Hashes of the earlier blocks with proven logs, by block number, as the state stores them."""
         self.proven: list[ProvenVote] = []
@@ -198,7 +198,7 @@ def _state(v: _CapsuleVerifier) -> str:
     dispute = dispute_id(domain_of(capsule.deployment, "Disputes"), identifier)
     try:
         v.facts = read_facts(storage, dispute, identifier, capsule.membership.batch_id)
-        v.kept = kept_hashes(map(header_of, capsule.log_headers), v.header.number, words.word)
+        v.kept = stored_hashes(map(header_of, capsule.log_headers), v.header.number, words.word)
     except (MalformedValue, ValueError) as error:
         raise Stop(Failure.STATE_VALUE, str(error)) from None
     if words.surplus:
@@ -206,10 +206,10 @@ def _state(v: _CapsuleVerifier) -> str:
     return f"{words.count} words of {len(words.contracts)} contracts are proven against the state root"
 
 
-def kept_hashes(headers: Iterable[ProvenHeader | None], head: int, read_word: ReadWord) -> dict[int, Digest]:
+def stored_hashes(headers: Iterable[ProvenHeader | None], head: int, read_word: ReadWord) -> dict[int, Digest]:
     """Reads the hashes of these earlier blocks from the state of block `head`, and returns them by block number. A block is
     left out if that state does not store its hash any more."""
-    numbers = [each.number for each in headers if each is not None and is_kept(each.number, head)]
+    numbers = [each.number for each in headers if each is not None and is_hash_stored(each.number, head)]
     return {number: Digest(read_word(HISTORY, number % HISTORY_BLOCKS)) for number in numbers}
 
 

@@ -42,7 +42,7 @@ class EndpointBackoff:
         self._until = 0.0
 
     @property
-    def rests(self) -> bool:
+    def is_backing_off(self) -> bool:
         """Whether the endpoint failed recently, so that other endpoints are asked before it."""
         return self._now() < self._until
 
@@ -91,7 +91,7 @@ class QuorumClient:
             raise ConfigurationError("chain", "the endpoints are of different chains: name endpoints of one chain")
         self.chain_id = endpoints[0].chain_id
         self._quorum = quorum
-        self._rests = [EndpointBackoff(place, endpoint, now) for place, endpoint in enumerate(endpoints)]
+        self._endpoints = [EndpointBackoff(place, endpoint, now) for place, endpoint in enumerate(endpoints)]
 
     # --- reads ---
 
@@ -201,7 +201,7 @@ class QuorumClient:
             return node.estimate(request)
 
         self._agreed("estimate", ask, lambda gas: None)
-        heard: list[EndpointAnswer[int]] = self._each("estimate", lambda node: _hear(node, ask, lambda gas: gas))
+        heard: list[EndpointAnswer[int]] = self._each("estimate", lambda node: _answer_of(node, ask, lambda gas: gas))
         # The largest estimate is not used: an absurd limit times the offered fee would be more than the account has.
         gas = sorted(each.value for each in heard if each.value is not None)
         if not gas:
@@ -242,7 +242,7 @@ class QuorumClient:
         silent: dict[int, BytewiseError] = {}
         for rest in self._order():
             try:
-                said[rest.place] = rest.ask(lambda node: _hear(node, ask, key))
+                said[rest.place] = rest.ask(lambda node: _answer_of(node, ask, key))
             except (Unavailable, ConfigurationError) as error:
                 silent[rest.place] = error
                 continue
@@ -264,7 +264,7 @@ class QuorumClient:
         heard: list[T] = []
         silent: dict[int, BytewiseError] = {}
         for rest in self._order():
-            if rest.rests and len(heard) >= self._quorum:
+            if rest.is_backing_off and len(heard) >= self._quorum:
                 break
             try:
                 heard.append(rest.ask(ask))
@@ -288,7 +288,7 @@ class QuorumClient:
     def _order(self) -> list[EndpointBackoff]:
         """Returns the endpoints in the order of asking: those in a backoff last, faster ones before slower ones. A slow endpoint
         is asked only if it is needed."""
-        return sorted(self._rests, key=lambda rest: (rest.rests, rest.took_s))
+        return sorted(self._endpoints, key=lambda rest: (rest.is_backing_off, rest.took_s))
 
     def _report(self, what: str, places: Sequence[int]) -> None:
         for place in places:
@@ -297,7 +297,7 @@ class QuorumClient:
             telemetry.log("chain.disagreed", what=what, endpoints=",".join(str(place) for place in sorted(places)))
 
 
-def _hear(node: ChainClient, ask: Callable[[ChainClient], T], key: Callable[[T], Any]) -> EndpointAnswer[T]:
+def _answer_of(node: ChainClient, ask: Callable[[ChainClient], T], key: Callable[[T], Any]) -> EndpointAnswer[T]:
     try:
         value = ask(node)
     except ChainReverted as error:

@@ -58,7 +58,7 @@ def call_of(signer: Signer, network: Network, act: ContractCall) -> TransactionC
     return TransactionCall(signer, act.target(network), data, act.value_wei, gas)
 
 
-def measured(client: Chain, network: Network, signer: Signer, act: ContractCall) -> TransactionCall:
+def estimated_call(client: Chain, network: Network, signer: Signer, act: ContractCall) -> TransactionCall:
     """Returns the call as a transaction. Its gas limit is one and a half times the node's estimate, at most `TX_GAS_CAP`.
 
     If the contract refuses the call, raises the error that `as_rule` finds for the refusal.

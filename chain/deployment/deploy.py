@@ -285,7 +285,7 @@ def rehearse(client: Chain, site: DeploymentPlan, taken: int = 0) -> list[Rehear
     return found
 
 
-def most_wei(client: Chain, site: DeploymentPlan, taken: int = 0) -> int:
+def largest_cost_wei(client: Chain, site: DeploymentPlan, taken: int = 0) -> int:
     """Returns the largest amount of wei that `send_steps` can spend: all gas limits at the offered fee."""
     gas = sum(gas_limit(each) for each in steps(site)[taken:])
     return gas * fees_at(client.head().base_fee_wei).max_fee

@@ -32,11 +32,11 @@ from chain.sending.transactions import (
     Fees,
     TransactionCall,
     fees_of,
+    first_fees,
     is_empty,
-    offered,
-    outgrown,
-    raised,
+    raised_fees,
     sign,
+    tip_has_doubled,
     why_reverted,
 )
 
@@ -46,7 +46,7 @@ def is_past(intent: Intent, head: Block) -> bool:
     return 0 < intent.deadline < head.timestamp
 
 
-def left(intent: Intent, head: Block) -> int | None:
+def seconds_left(intent: Intent, head: Block) -> int | None:
     """Returns the seconds of chain time from block `head` to the transaction's deadline. Returns None if there is no deadline."""
     return intent.deadline - head.timestamp if intent.deadline else None
 
@@ -185,10 +185,10 @@ class TransactionSender:
         self._check = check
         self._classify = classify
         self._policy = policy or SenderPolicy()
-        self._suspects: dict[int, int] = {}
+        self._suspected_since: dict[int, int] = {}
         self._unmined_since: int | None = None
         """Unix second at which the first version of the oldest transaction that is in no block was signed."""
-        self._aftercare = FinalityTracker(client, outbox, self._policy.final_after)
+        self._finality = FinalityTracker(client, outbox, self._policy.final_after)
 
     def plan(self, intent: Intent, repeatable: bool = False) -> OutboxItem:
         """Plans a transaction that the caller has found to be due on the chain, and returns the outbox row of the transaction.
@@ -246,7 +246,7 @@ class TransactionSender:
         used = self.client.nonce(self._signer.address)
         metrics.TX_NONCE.set(used)
         head = self.client.head()
-        self._aftercare.step(used, head)
+        self._finality.step(used, head)
         self._unmined_since = None
         for item in self.outbox.open_rows():
             step = self._start if item.nonce is None else self._follow
@@ -284,9 +284,9 @@ class TransactionSender:
         elif is_stale(item.intent, (), now):
             answer, why = StateAnswer.LATE, "not handed in soon enough"
         if answer is StateAnswer.GO:
-            fees = offered(head.base_fee_wei, left(item.intent, head), self._policy.max_fee_wei)
-            attempt = self.outbox.sign(item.id, used, self._maker(item.intent, gas, fees))
-            self._hand_in(item, attempt)
+            fees = first_fees(head.base_fee_wei, seconds_left(item.intent, head), self._policy.max_fee_wei)
+            attempt = self.outbox.sign(item.id, used, self._version_signer(item.intent, gas, fees))
+            self._broadcast(item, attempt)
         elif answer is not StateAnswer.WAIT:
             self._end(item, _ENDS[answer], why)
 
@@ -317,7 +317,7 @@ class TransactionSender:
         attempts = tuple(each for each in self.outbox.attempts(item.id) if each.nonce == item.nonce)
         found = self._receipt(attempts, head)
         if found is not None:
-            self._suspects.pop(item.id, None)
+            self._suspected_since.pop(item.id, None)
             self._mined(item, *found, head)
             return
         if item.state is OutboxState.MINED:
@@ -325,7 +325,7 @@ class TransactionSender:
             telemetry.log("sender.reorganised", id=item.id, function=item.intent.function)
         assert item.nonce is not None, "a signed row has a nonce"
         if item.nonce < used:
-            self._suspect(item, head)
+            self._check_foreign_nonce(item, head)
             return
         self._push(item, attempts, head)
 
@@ -356,9 +356,9 @@ class TransactionSender:
         call = TransactionCall(self._signer, intent.contract, intent.calldata, intent.value_wei, receipt.gas_used * 2)
         self._end(item, OutboxState.REVERTED, why_reverted(self.client, call, number), block_number=number, block_hash=block_hash)
 
-    def _suspect(self, item: OutboxItem, head: Block) -> None:
+    def _check_foreign_nonce(self, item: OutboxItem, head: Block) -> None:
         # One node may answer two calls from two states, so a single check proves nothing: check again in a later block.
-        first = self._suspects.setdefault(item.id, head.number)
+        first = self._suspected_since.setdefault(item.id, head.number)
         if head.number <= first:
             return
         assert item.nonce is not None, "a signed row has a nonce"
@@ -376,49 +376,51 @@ class TransactionSender:
         late = is_past(item.intent, head) or is_stale(item.intent, attempts, now)
         good = is_empty(last.raw) or not late
         # Broadcast stored bytes before making others: a crash may have come before their first broadcast.
-        if good and item.state is OutboxState.SIGNED and self._hand_in(item, last):
+        if good and item.state is OutboxState.SIGNED and self._broadcast(item, last):
             return
-        higher = self._emptied(last, head) if late else self._higher(item, attempts, head)
+        higher = self._empty_version(last, head) if late else self._raised_version(item, attempts, head)
         if higher is not None:
             last = self.outbox.replace(item.id, higher)
             metrics.TX_BUMPS.inc()
             telemetry.log("sender.fee_raised", id=item.id, attempt=last.attempt, function=item.intent.function)
-            self._hand_in(item, last)
+            self._broadcast(item, last)
         elif good and item.state is OutboxState.BROADCAST and not self.client.knows(last.tx_hash):
-            self._hand_in(item, last)
+            self._broadcast(item, last)
 
-    def _higher(self, item: OutboxItem, attempts: tuple[Attempt, ...], head: Block) -> Callable[[int], SignedTransaction] | None:
+    def _raised_version(
+        self, item: OutboxItem, attempts: tuple[Attempt, ...], head: Block
+    ) -> Callable[[int], SignedTransaction] | None:
         """Returns a function that signs a version with higher fees for a nonce.
 
         Returns None unless the last version is stuck, the transaction is still needed, and the ceiling allows a valid raise. No
         node accepts a version below the base fee, and every later transaction waits for its nonce. Then the fee is raised even if
         the transaction is no longer needed and will revert in its block.
         """
-        (old, old_gas), remaining = fees_of(attempts[-1].raw), left(item.intent, head)
-        fees = raised(old, head.base_fee_wei, remaining, self._policy.max_fee_wei)
-        invalid, hurry = old.max_fee < head.base_fee_wei, outgrown(old, remaining)
+        (old, old_gas), remaining = fees_of(attempts[-1].raw), seconds_left(item.intent, head)
+        fees = raised_fees(old, head.base_fee_wei, remaining, self._policy.max_fee_wei)
+        invalid, hurry = old.max_fee < head.base_fee_wei, tip_has_doubled(old, remaining)
         spent = len(attempts) >= self._policy.max_attempts and not (invalid or hurry)
         if fees is None or spent or not (hurry or self._is_old(attempts[-1])):
             return None
         answer, gas, _ = self._ask(item.intent)
         if answer is not StateAnswer.GO and not (invalid or item.state is OutboxState.SIGNED):
             return None
-        return self._maker(item.intent, max(gas, old_gas), fees)
+        return self._version_signer(item.intent, max(gas, old_gas), fees)
 
-    def _emptied(self, last: Attempt, head: Block) -> Callable[[int], SignedTransaction] | None:
+    def _empty_version(self, last: Attempt, head: Block) -> Callable[[int], SignedTransaction] | None:
         """Returns a function that signs an empty transaction in place of one that is too late, because later transactions wait
         for its nonce. Returns None if an empty transaction was signed recently."""
         if is_empty(last.raw) and not self._is_old(last):
             return None
         old, _ = fees_of(last.raw)
-        fees = raised(old, head.base_fee_wei, None, self._policy.max_fee_wei) or old
+        fees = raised_fees(old, head.base_fee_wei, None, self._policy.max_fee_wei) or old
         call = TransactionCall(self._signer, self._signer.address, b"", 0, EMPTY_GAS)
         return lambda nonce: SignedTransaction(*sign(self.client, call, nonce, fees))
 
     def _is_old(self, attempt: Attempt) -> bool:
         return self.outbox.lease.clock.now() - attempt.signed_at >= self._policy.bump_after_s
 
-    def _hand_in(self, item: OutboxItem, attempt: Attempt) -> bool:
+    def _broadcast(self, item: OutboxItem, attempt: Attempt) -> bool:
         """Sends a version to the node. Returns whether the node has it now."""
         try:
             self.client.broadcast(attempt.raw)
@@ -430,7 +432,7 @@ class TransactionSender:
         self.outbox.broadcast(item.id, attempt.tx_hash)
         return True
 
-    def _maker(self, intent: Intent, gas: int, fees: Fees) -> Callable[[int], SignedTransaction]:
+    def _version_signer(self, intent: Intent, gas: int, fees: Fees) -> Callable[[int], SignedTransaction]:
         call = TransactionCall(self._signer, intent.contract, intent.calldata, intent.value_wei, min(gas, TX_GAS_CAP))
         return lambda nonce: SignedTransaction(*sign(self.client, call, nonce, fees))
 

@@ -56,12 +56,12 @@ def fees_at(base_fee_wei: int, tip_wei: int = TIP_WEI) -> Fees:
     return Fees(2 * base_fee_wei + tip_wei, tip_wei)
 
 
-def offered(base_fee_wei: int, left_s: int | None, ceiling_wei: int) -> Fees:
+def first_fees(base_fee_wei: int, left_s: int | None, ceiling_wei: int) -> Fees:
     """Returns the fees of a transaction's first version. Neither fee cap nor tip is above the ceiling."""
     return _under(fees_at(base_fee_wei, tip_at(left_s)), ceiling_wei)
 
 
-def raised(old: Fees, base_fee_wei: int, left_s: int | None, ceiling_wei: int) -> Fees | None:
+def raised_fees(old: Fees, base_fee_wei: int, left_s: int | None, ceiling_wei: int) -> Fees | None:
     """Returns fees with which a new version replaces the old one in every pool.
 
     Fee cap and tip are at least 10 % above the old ones, because geth and anvil refuse a smaller step. They are also at least the
@@ -73,7 +73,7 @@ def raised(old: Fees, base_fee_wei: int, left_s: int | None, ceiling_wei: int) -
     return new if new.max_fee >= least.max_fee and new.tip >= least.tip else None
 
 
-def outgrown(old: Fees, left_s: int | None) -> bool:
+def tip_has_doubled(old: Fees, left_s: int | None) -> bool:
     """Returns whether the deadline is now so close that `tip_at` gives at least twice the old tip. The sender then raises the
     fees at once. Because the tip must double each time, this happens only a few times for one transaction."""
     return tip_at(left_s) >= 2 * old.tip
@@ -223,7 +223,7 @@ def _receipts_of(
         receipts = [receipt for receipt in found if receipt is not None]
         if len(receipts) == len(calls):
             return receipts
-        fees = raised(fees, client.head().base_fee_wei, None, ceiling) or fees
+        fees = raised_fees(fees, client.head().base_fee_wei, None, ceiling) or fees
     lost = [each for each, receipt in zip(versions, found, strict=True) if receipt is None]
     raise TransactionPending(_names_of(lost), f"no receipt of {len(lost)} of {len(calls)} transactions after {timeout_s} s")
 

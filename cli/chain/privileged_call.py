@@ -213,11 +213,11 @@ def _reserved(of: CallContext) -> AbstractContextManager[None]:
 def _sent(of: CallContext, signer: "LocalSigner", act: "ContractCall") -> "Inclusion":
     """Sends the call, waits until it is in a block, and returns the block and transaction. Raises `ConfigurationError` if it
     fails."""
-    from chain.deployment.calls import measured
+    from chain.deployment.calls import estimated_call
     from chain.sending.transactions import fees_at, send_all
 
     try:
-        call = measured(of.client, of.network, signer, act)
+        call = estimated_call(of.client, of.network, signer, act)
         most = act.value_wei + call.gas * fees_at(of.client.head().base_fee_wei).max_fee
         _verify_balance(of, signer.address, most, "may go with the call and for its gas")
         with _reserved(of):

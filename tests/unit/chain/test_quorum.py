@@ -106,7 +106,7 @@ def test_backoff_grows_and_ends_with_an_answer(square: QuorumFixture) -> None:
         with pytest.raises(TryAgain):
             rest.ask(lambda node: node.head())
         start = clock.seconds
-        while rest.rests:
+        while rest.is_backing_off:
             clock.seconds += 0.5
         waited.append(clock.seconds - start)
     assert waited == [1, 2, 4, 8, 16, 32, 60, 60, 60] and LONGEST_BACKOFF_S == 60
@@ -116,7 +116,7 @@ def test_backoff_grows_and_ends_with_an_answer(square: QuorumFixture) -> None:
     with pytest.raises(TryAgain):
         rest.ask(lambda node: node.head())
     clock.seconds += FIRST_BACKOFF_S
-    assert not rest.rests
+    assert not rest.is_backing_off
 
 
 def test_node_of_another_chain_is_not_used_as_endpoint(square: QuorumFixture) -> None:

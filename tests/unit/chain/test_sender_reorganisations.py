@@ -67,7 +67,7 @@ def out_of_gas(sender_: ContractSender, item: OutboxItem) -> None:
     transactions = sender_.transactions
     outbox, client = transactions.outbox, transactions.client
     outbox.lease.acquire()
-    make = transactions._maker(item.intent, 30_000, fees_at(client.head().base_fee_wei))
+    make = transactions._version_signer(item.intent, 30_000, fees_at(client.head().base_fee_wei))
     outbox.sign(item.id, client.nonce(outbox.lease.account), make)
 
 
