@@ -33,16 +33,22 @@ class CourtCall(NamedTuple):
     """One of several contract calls that are made in one transaction."""
 
     contract: str
+    """Name of the contract."""
     function: str
+    """Name of the function."""
     arguments: tuple[Any, ...]
+    """Arguments in the order of the contract's ABI."""
 
 
 class SignedCommit(NamedTuple):
     """A member's signed commitment, which another account may send."""
 
     commit: Commit
+    """The commitment, as the member signed it."""
     voter: Address
+    """Account of the member."""
     signature: Blob
+    """The member's signature."""
 
 
 class DisputeTransactions(NetworkPlanner):

@@ -131,8 +131,11 @@ class Contents(NamedTuple):
     """Calls and description of a proposal."""
 
     targets: Sequence[Address]
+    """Called contracts, one for each call."""
     values: Sequence[int]
+    """Wei that each call sends."""
     calldatas: Sequence[bytes]
+    """Calldata of each call."""
     description: str
     """Text that voters read. For a proposal read from the chain it may contain any bytes
     (`chain.client.artifacts.text_bytes`)."""
@@ -147,8 +150,11 @@ class Proposal(NamedTuple):
     """A proposal as the governor's event shows it."""
 
     id: int
+    """Id that the governor computed from the contents."""
     proposer: Address
+    """Account that made the proposal."""
     contents: Contents
+    """Calls and description."""
     vote_start: int
     """Block after which votes are accepted. A voter's weight is its votes at this block."""
     vote_end: int

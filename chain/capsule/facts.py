@@ -95,33 +95,48 @@ class Batch(NamedTuple):
     epoch)."""
 
     operator: Address
+    """The operator that posted the batch."""
     first_seq: int
+    """Number of the first receipt."""
     size: int
     """Number of receipts; 0 if the chain has no such batch."""
     anchored_at: int
+    """Time of the block that anchored the batch, in Unix seconds of chain time."""
     block: int
+    """Number of the block that anchored the batch."""
     params_version: int
+    """Version of the parameters that apply to the batch."""
     is_void: bool
+    """Whether the batch is void, because nobody could read its list."""
     root: Digest
+    """Merkle root of the batch."""
     environment: Digest
+    """Digest of the environment."""
     model_id: Digest
+    """Model id of the answers."""
     key_epoch: int
+    """Number of the key epoch to which the envelopes are sealed."""
 
 
 class Case(NamedTuple):
     """The dispute about the receipt, as the contract stores it (`Disputes.Case`)."""
 
     phase: Phase
+    """Phase of the dispute; NONE if nobody disputed the receipt."""
     verdict: Verdict
+    """The verdict that stands; NONE before the first."""
     appealed: Verdict
     """The verdict that was appealed; NONE if none was."""
     decided_in: int
+    """Number of the round whose verdict stands; 0 before the first verdict."""
     rounds: int
     """Number of rounds that have begun."""
     is_mixed: bool
     """Whether seats of the leading fault were counted, too, to reach the quorum of an UNAVAILABLE verdict."""
     batch_id: int
+    """Number of the receipt's batch."""
     challenger: Address
+    """The account that opened the dispute."""
     claim: Digest
     """Hash over the tokens hash and the out_hash of the receipt."""
 
@@ -130,6 +145,7 @@ class CommitteeMember(NamedTuple):
     """A member of a committee."""
 
     voter: Address
+    """Account of the member."""
     mask: int
     """Bit mask of the member's seats: bit i is set for seat i."""
     word: Digest
@@ -140,20 +156,30 @@ class Tally(NamedTuple):
     """Numbers of seats of a round by their result, as the contract counted them (`TallyLib`)."""
 
     equal: int
+    """Seats of the largest group that found the claimed answer."""
     lead: int
+    """Seats of the largest other group that found an answer or a defect, the leading fault."""
     unavailable: int
+    """Seats that could not fetch the envelope."""
     no_key: int
+    """Seats that got no key."""
     cannot_execute: int
+    """Seats that could not run the request."""
 
 
 class Round(NamedTuple):
     """A drawn round, as the contract stores it (`RoundStore.RoundData`)."""
 
     number: int
+    """Number of the round, from 1."""
     seats: int
+    """Number of seats."""
     quorum: int
+    """Number of equal seats that a verdict needs."""
     is_settled: bool
+    """Whether the contract has counted the round."""
     tally: Tally
+    """Seats by result."""
     lead: tuple[int, int, Digest]
     """Outcome, code and out_hash of the leading fault."""
     opened: int
@@ -161,16 +187,22 @@ class Round(NamedTuple):
     certified: int
     """Bit mask of the seats for which a certificate counts."""
     certified_group: Digest
+    """Hash of the certificate's content; zero without a certificate."""
     members: tuple[CommitteeMember, ...]
+    """The members in the order of their first seats."""
 
 
 class Facts(NamedTuple):
     """Everything that the contracts' state says about the receipt."""
 
     batch: Batch
+    """The batch of the receipt."""
     case: Case
+    """The dispute about the receipt."""
     rounds: tuple[Round, ...]
+    """The drawn rounds of the dispute."""
     window_s: int
+    """Length of the challenge window in seconds."""
     assurance: str
     """Label of the key epoch; empty if the chain has no such epoch."""
     shards: tuple[Address, ...]

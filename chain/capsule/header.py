@@ -23,11 +23,15 @@ class ProvenHeader(NamedTuple):
     """A block header."""
 
     hash: Digest
+    """keccak256 of the header."""
     parent: Digest
     """Hash of the block before."""
     state_root: Digest
+    """Root of the state after the block."""
     receipts_root: Digest
+    """Root of the trie of the block's transaction receipts."""
     number: int
+    """Height of the block."""
     timestamp: int
     """Unix seconds."""
 

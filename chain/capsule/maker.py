@@ -54,9 +54,13 @@ class AnchoredReceipt(NamedTuple):
     """A signed receipt with its place in a batch, as the batch's list or the opening of a dispute shows it."""
 
     receipt: Receipt
+    """The receipt."""
     signature: Blob
+    """The operator's signature of the receipt."""
     batch_id: int
+    """Number of the batch."""
     proof: tuple[Digest, ...]
+    """Siblings from the receipt's leaf to the root of the batch."""
 
 
 class Enclosed(NamedTuple):

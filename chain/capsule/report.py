@@ -136,7 +136,9 @@ class GroupResult(NamedTuple):
     """The result of one group of checks."""
 
     group: Group
+    """The group of checks."""
     result: Result
+    """Its result."""
     failure: Failure | None
     """The reason; None if the group passes."""
     detail: str

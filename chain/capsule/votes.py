@@ -18,11 +18,15 @@ class SeatsVote(NamedTuple):
     """The vote of a group of seats in a round: the seats of one member, or all seats of a certificate."""
 
     round: int
+    """Number of the round."""
     voters: tuple[CommitteeMember, ...]
     """The member. For a certificate, all members for whose seats it counts."""
     mask: int
+    """Bit mask of the seats."""
     content: VoteContent
+    """What the seats voted."""
     is_certified: bool
+    """Whether a certificate shows the vote."""
 
 
 def votes_of(facts: Facts, dispute: Digest, listed: Sequence[RoundVotes]) -> list[SeatsVote]:

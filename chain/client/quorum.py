@@ -77,7 +77,9 @@ class EndpointAnswer(NamedTuple, Generic[T]):
     key: Any
     """Value by which answers are compared: two answers agree if their keys are equal."""
     value: T | None
+    """The value; None if the endpoint refused."""
     refusal: ChainReverted | RpcRefused | None
+    """The refusal; None if the endpoint gave a value."""
 
 
 class QuorumClient:

@@ -65,10 +65,13 @@ class Inclusion(NamedTuple):
     number: int
     """Number of the transaction's block."""
     block_hash: Digest
+    """Hash of the transaction's block."""
     succeeded: bool
     """Whether the transaction did not revert."""
     gas_used: int
+    """Gas that the transaction used."""
     transaction: Digest
+    """Hash of the transaction."""
     gas_price_wei: int
     """Price that the transaction paid per gas, including the tip."""
 
@@ -81,6 +84,7 @@ class Read(NamedTuple):
     method: str
     """Method of JSON-RPC."""
     params: tuple[Any, ...]
+    """Parameters of the method."""
     decode: Callable[[Any], Any]
     """Converts the node's answer into the result."""
     number: int | None = None
@@ -104,6 +108,7 @@ class Calldata(NamedTuple):
     to: Address | None
     """Address that was called; None if the transaction creates a contract."""
     data: bytes
+    """Calldata of the transaction."""
 
 
 class ChainClient:

@@ -27,8 +27,11 @@ class ContractCall(NamedTuple):
     contract: str
     """Name of the contract. It selects address and code: `ShortTimelock` and `LongTimelock` have the same code."""
     function: str
+    """Name of the function."""
     arguments: tuple[Any, ...] = ()
+    """Arguments in the order of the contract's ABI."""
     value_wei: int = 0
+    """Wei that the call sends to the contract."""
     at: Address | None = None
     """Address of the contract; None for the address in the address book."""
 

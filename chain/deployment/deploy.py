@@ -142,17 +142,20 @@ class ItemProposal(NamedTuple):
     """A proposal of an environment or a model."""
 
     digest: Digest
+    """Digest of the environment, or the model id."""
     pool: Digest
     """Pool that judges an environment; zero for a model."""
     vectors: Digest
     """Digest of the vectors that certifiers must reproduce."""
     document: bytes
+    """Bytes of the environment, or of the model's manifest."""
 
 
 class RehearsedStep(NamedTuple):
     """A deployment step that was not sent, with the gas that it would take."""
 
     step: DeploymentStep
+    """The step."""
     at: Address
     """Address that the step's contract will have."""
     limit: int
@@ -165,13 +168,17 @@ class Joiner(NamedTuple):
     """An account that deposits stake and registers: an operator with its endpoint, or a verifier of a pool with its machine."""
 
     signer: LocalSigner
+    """Key of the account."""
     stake_wei: int
     """Stake to deposit in wei; 0 if EigenLayer has the stake."""
     endpoint: str | None
     """Endpoint of an operator; None for a verifier."""
     pool: Digest = ZERO_DIGEST
+    """Pool that a verifier joins."""
     platform_id: Digest = ZERO_DIGEST
+    """Id of a verifier's machine."""
     measurement: Digest = ZERO_DIGEST
+    """Measurement of a verifier's enclave."""
 
 
 def survey(

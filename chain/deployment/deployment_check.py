@@ -124,8 +124,11 @@ class _ExpectedAnswer(NamedTuple):
     what: str
     """Words for messages: what the option decides."""
     wanted: Any
+    """The answer that the view must give."""
     function: str
+    """Name of the view."""
     arguments: tuple[Any, ...] = ()
+    """Arguments of the view."""
     artifact: str = ""
     """Name of the compiled contract, if it differs from `contract`."""
 

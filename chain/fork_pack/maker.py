@@ -35,7 +35,9 @@ class MadePack(NamedTuple):
     """The bytes of a pack, and the ended disputes of which it has no capsule."""
 
     data: bytes
+    """Bytes of the pack."""
     without_capsule: tuple[Digest, ...]
+    """Ids of the ended disputes for which the node could not make a capsule."""
 
 
 def make_pack(reader: SnapshotReader, network: Network, block: int) -> MadePack:

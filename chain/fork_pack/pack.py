@@ -156,9 +156,13 @@ class ForkPack(NamedTuple):
     """The content of a pack that verifies."""
 
     manifest: PackManifest
+    """The list of files, with the block."""
     network: Network
+    """The address book."""
     stake: StakeTable
+    """All stake at the block."""
     files: Mapping[str, bytes]
+    """Every file of the pack except the manifest, by its path."""
 
 
 def sums_of_node(word: int) -> tuple[int, ...]:

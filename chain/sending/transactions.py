@@ -40,7 +40,9 @@ class Fees(NamedTuple):
     """Fee cap and tip (priority fee) of a transaction, in wei per gas."""
 
     max_fee: int
+    """Fee cap: the largest price per gas, including the tip."""
     tip: int
+    """Price per gas that the proposer of the block gets."""
 
 
 def tip_at(left_s: int | None) -> int:
