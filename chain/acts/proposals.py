@@ -93,6 +93,7 @@ def calls_for_court(old: Network, new: Network) -> list[ContractCall]:
 
 
 def _verify_beside(old: Network, new: Network) -> None:
+    """Raises `ConfigurationError` unless two address books differ in all contracts of the court and in nothing else."""
     fields = [field_of(name) for name in COURT]
     shared: Sequence[str] = [name for name in type(old.addresses).__dataclass_fields__ if name not in fields]
     differ = [name for name in shared if getattr(old.addresses, name) != getattr(new.addresses, name)]
@@ -300,6 +301,7 @@ def _describe_each(network: Network, targets: Sequence[str], values_wei: Sequenc
 
 
 def _describe_call(network: Network, target: Address, value_wei: int, data: bytes) -> str:
+    """Returns a call of a proposal as text. A call that the address book cannot name is in hex."""
     name = next((each for each in names(()) if address_of(network, each) == target), None)
     named = _named(name, data) if name else None
     money = f" with {value_wei} wei" if value_wei else ""

@@ -130,6 +130,7 @@ def _classify_together(reason: Reason) -> StateAnswer:
 
 
 def _classify_reason(function: str, reason: Reason) -> StateAnswer:
+    """Decides what one custom error of a contract means for the transaction."""
     if reason.name == "NotNow":
         # A pause ends by itself.
         return StateAnswer.WAIT

@@ -97,6 +97,8 @@ def proven_votes(capsule: Capsule, header: ProvenHeader, kept: Mapping[int, Dige
 
 
 def _proven(capsule: Capsule, proof: LogProof, headers: Mapping[int, ProvenHeader]) -> ProvenVote:
+    """Returns the vote of one proven event. Raises `Stop` unless the event is in its block and is a vote of the capsule's
+    dispute."""
     where = f"log {proof.log} of transaction {proof.transaction} in block {proof.block}"
     if proof.block not in headers:
         raise Stop(Failure.LOGS_LINK, f"{where}: no header of that block is linked")

@@ -336,6 +336,8 @@ def _rounds(storage: Storage, dispute: Digest, case: Case, tree: Address) -> Ite
 
 
 def _round(storage: Storage, dispute: Digest, number: int, tree: Address, version: int) -> Round:
+    """Reads one drawn round with its members."""
+
     def stored(*steps: Any) -> Any:
         return storage.get("Rounds", "_rounds", dispute, number, *steps)
 
@@ -356,6 +358,7 @@ def _round(storage: Storage, dispute: Digest, number: int, tree: Address, versio
 
 
 def _members(storage: Storage, stored: Callable[..., Any], seats: int, tree: Address) -> Iterator[CommitteeMember]:
+    """Yields the members of a round in the order of their first seats. Seats that nobody has are left out."""
     words = [stored("places", i) for i in range(-(-seats // _SEATS_PER_WORD))]
     masks: dict[int, int] = {}
     for seat in range(seats):

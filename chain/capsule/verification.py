@@ -116,6 +116,8 @@ class _CapsuleVerifier:
 
 
 def _deployment(v: _CapsuleVerifier) -> str:
+    """Checks that the capsule's deployment is complete, has this program's storage layouts, and is one that the reader
+    accepts."""
     deployment = v.capsule.deployment
     if not is_complete(deployment):
         raise Stop(Failure.DEPLOYMENT_INCOMPLETE, "contracts are missing, doubled or in another order")
@@ -129,6 +131,7 @@ def _deployment(v: _CapsuleVerifier) -> str:
 
 
 def _header(v: _CapsuleVerifier) -> str:
+    """Checks that the header is that of the claim's block, and that deployment, receipt and claim are of one chain."""
     claim = v.capsule.claim
     header = v.header = header_of(v.capsule.header)
     if header is None:
@@ -141,6 +144,8 @@ def _header(v: _CapsuleVerifier) -> str:
 
 
 def _authenticity(v: _CapsuleVerifier) -> str:
+    """Checks all signatures over the block, and that the reader's trust covers the block: by its hash, by witnesses, or by a
+    checkpoint of the beacon chain."""
     (header, trust), capsule = (v.header, v.trust), v.capsule
     assert header is not None, "the group needs the header"
     signed = typed_digest(domain_of(capsule.deployment, "Disputes"), BlockWitness(capsule.claim.block, header.hash))
@@ -174,6 +179,8 @@ def _finalized(v: _CapsuleVerifier) -> str:
 
 
 def _of_checkpoint(v: _CapsuleVerifier, checkpoint: Digest, finalized: str) -> str:
+    """Returns a sentence about the block's finality. Raises `Stop` unless the capsule's finality proof begins at the reader's
+    checkpoint."""
     proof = v.capsule.finality
     if v.beacon is None:
         told = f"this program knows no beacon chain of chain {v.capsule.claim.chain_id}"
@@ -189,6 +196,8 @@ def _of_checkpoint(v: _CapsuleVerifier, checkpoint: Digest, finalized: str) -> s
 
 
 def _state(v: _CapsuleVerifier) -> str:
+    """Reads all facts from the proven state. Raises `Stop` if a word is not proven, or if the proof has nodes that no read
+    needs."""
     assert v.header is not None, "the group needs the header"
     capsule = v.capsule
     code = {each.address: each.code for each in capsule.deployment.contracts}
@@ -252,6 +261,8 @@ class ProvenWords:
         return self._known.setdefault((contract, slot), number.to_bytes(32))
 
     def _storage_root(self, contract: Address) -> Digest:
+        """Returns the storage root of a contract from its proven account. Raises `Stop` if the contract has other code than the
+        deployment says."""
         if contract in self.contracts:
             return self.contracts[contract]
         try:
@@ -268,6 +279,7 @@ class ProvenWords:
 
 
 def _receipt(v: _CapsuleVerifier) -> str:
+    """Checks that the receipt is that of the claim, that its operator signed it, and that the chain can accept its modes."""
     capsule, receipt = v.capsule, v.capsule.receipt
     identifier = receipt_id(domain_of(capsule.deployment, "ReceiptAnchor"), receipt)
     if (identifier, receipt.out_hash) != (capsule.claim.receipt_id, capsule.claim.out_hash):
@@ -288,6 +300,7 @@ def _receipt(v: _CapsuleVerifier) -> str:
 
 
 def _batch(v: _CapsuleVerifier) -> str:
+    """Checks that the receipt is a leaf of its batch, and that batch and dispute are those of the receipt."""
     capsule, receipt = v.capsule, v.capsule.receipt
     header, facts = v.known
     batch, where = facts.batch, f"batch {capsule.membership.batch_id}"
@@ -314,6 +327,7 @@ def _batch(v: _CapsuleVerifier) -> str:
 
 
 def _votes(v: _CapsuleVerifier) -> str:
+    """Checks that the votes of the capsule are those of the state, about the claim of the receipt."""
     _, facts = v.known
     receipt, is_disputed = v.capsule.receipt, facts.case.phase is not Phase.NONE
     if facts.case.claim != (claim_of(receipt.tokens_hash, receipt.out_hash) if is_disputed else ZERO_DIGEST):
@@ -324,6 +338,7 @@ def _votes(v: _CapsuleVerifier) -> str:
 
 
 def _verdict(v: _CapsuleVerifier) -> str:
+    """Checks that the dispute is final, and that its verdict follows from the votes."""
     _, facts = v.known
     if facts.case.phase is Phase.NONE:
         return "the receipt was never disputed"
@@ -340,6 +355,7 @@ def _verdict(v: _CapsuleVerifier) -> str:
 
 
 def _claim(v: _CapsuleVerifier) -> str:
+    """Checks that every field of the claim follows from the proofs."""
     header, facts = v.known
     if (v.capsule.kind is Kind.FINALITY) != (facts.case.phase is Phase.NONE):
         raise Stop(Failure.CLAIM_KIND, f"a capsule of kind {v.capsule.kind.value}, and the dispute is {facts.case.phase.name}")

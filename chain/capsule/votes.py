@@ -43,6 +43,7 @@ def votes_of(facts: Facts, dispute: Digest, listed: Sequence[RoundVotes]) -> lis
 
 
 def _revealed(drawn: Round, dispute: Digest, votes: Sequence[RevealedVote]) -> Iterator[SeatsVote]:
+    """Yields the votes that members of a round revealed directly. Raises `Stop` unless the state has exactly these votes."""
     members = {_lowest(each.mask): each for each in drawn.members}
     opened, before = 0, -1
     for vote in votes:
@@ -62,6 +63,8 @@ def _revealed(drawn: Round, dispute: Digest, votes: Sequence[RevealedVote]) -> I
 
 
 def _certified(drawn: Round, dispute: Digest, vote: CertifiedVote | None) -> Iterator[SeatsVote]:
+    """Yields the vote of a round's certificate, if there is one. Raises `Stop` unless the state has the same certificate or
+    none."""
     where = f"the certificate of round {drawn.number}"
     if (vote is None) != (drawn.certified == 0):
         failure = Failure.VOTES_MISSING if vote is None else Failure.VOTES_COMMITTEE

@@ -130,6 +130,8 @@ def _proposers(book: Addresses) -> tuple[View, View]:
 
 
 def _verify_tree(client: Chain, network: Network, pool: PoolTree, writer: Address) -> None:
+    """Raises `ConfigurationError` unless the registry is the writer of the tree and, once the curator has added the pool, names
+    the tree for the pool."""
     name = _tree(pool)
     registry = network.addresses.registry
     if writer != registry:

@@ -67,6 +67,7 @@ class NodeHTTPProvider(HTTPProvider):
             return self._batch(calls)
 
     def _batch(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Mapping[str, Any]]:
+        """Sends the calls, and sorts the answers by id. Raises `TryAgain` unless each call has exactly one answer."""
         ids = [next(self.request_counter) for _ in calls]
         asked = zip(ids, calls, strict=True)
         said = self._said(
@@ -101,6 +102,7 @@ class NodeHTTPProvider(HTTPProvider):
             metrics.RPC_SECONDS.labels(provider=str(self.place), method=method).observe(monotonic_s() - began)
 
     def _said(self, batch: list[dict[str, Any]]) -> Any:
+        """Sends a batch and returns the node's answer, which may be anything that JSON can express."""
         body = json.dumps(batch).encode()
         try:
             at = URI(str(self.endpoint_uri))

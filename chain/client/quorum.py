@@ -137,6 +137,7 @@ class QuorumClient:
         return self._logs(to_block, lambda node: node.logs_of(contracts, from_block, to_block))
 
     def _logs(self, to_block: int, read: Callable[[ChainClient], list[Log]]) -> list[Log]:
+        """Reads events on which a quorum agrees. Raises `NoAgreement` if the last block was replaced while they were read."""
         last = self.block(to_block)
 
         def ask(node: ChainClient) -> tuple[Block, list[Log]]:

@@ -81,6 +81,7 @@ class Simulation(BlockReader):
         self, who: Address, function: str, arguments: tuple[Any, ...], value_wei: int, block: int,
         contract: str = "Demands",
     ) -> str | None:  # fmt: skip
+        """Simulates a call after a block. Returns the contract's reason if it refuses the call, else None."""
         data = interface(contract).call(function, *arguments)
         to = address_of(self.network, contract)
         request: Mapping[str, str] = {"from": who, "to": to, "data": "0x" + data.hex(), "value": hex(value_wei)}

@@ -90,6 +90,7 @@ def verify_operator_set(client: Chain, site: DeploymentPlan, stake: EigenLayerSe
 
 
 def _verify_delay(stake: EigenLayerSettings, name: str, blocks: int) -> None:
+    """Raises `ConfigurationError` with advice if a delay of EigenLayer is shorter than `horizon` blocks."""
     if blocks >= stake.horizon:
         return
     dispute = stake.horizon - stake.max_age
@@ -154,6 +155,7 @@ def verify_role_holders(client: Chain, site: DeploymentPlan) -> None:
 
 
 def _verify(client: Chain, site: DeploymentPlan, choice: _ExpectedAnswer) -> None:
+    """Raises `ConfigurationError` unless the view gives the expected answer."""
     at, name = site.at[choice.contract], choice.artifact or code(choice.contract).name
     try:
         found = client.call(name, at, choice.function, *choice.arguments, block="latest")
@@ -200,6 +202,7 @@ def _restaking(stake: EigenLayerSettings) -> Iterator[_ExpectedAnswer]:
 
 
 def _expected_answers(site: DeploymentPlan) -> Iterator[_ExpectedAnswer]:
+    """Yields the answers that the options of this deployment decide."""
     shape, vote = site.shape, site.vote
     prices = (shape.least_price_wei, shape.most_price_wei, shape.target, shape.price_epoch_s)
     yield _ExpectedAnswer("Params", "the parameters", site.params, "get", (1,))

@@ -79,6 +79,7 @@ def _account(chain: Chain, network: Network, account: Address, block: int) -> Ac
 
 
 def _pool_table(reader: SnapshotReader, network: Network, pool: Digest, tree: Address, block: int) -> PoolTable:
+    """Reads the stake tree of one pool. Raises `TryAgain` if the weights from events contradict the sums of the tree."""
     state = reader.pool(pool, block)
     logs = reader.client.logs("StakeTree", tree, ["UnitsSet"], int(network.deploy_block), block)
     with reading_answer("UnitsSet"):

@@ -222,6 +222,8 @@ def _verify_files(manifest: PackManifest, files: Mapping[str, bytes]) -> None:
 
 
 def _verify_stake(network: Network, stake: StakeTable) -> None:
+    """Raises `PackRejected` unless the stake tables have the pools of the address book, and places, accounts and epochs are
+    consistent."""
     if [(each.pool, each.tree) for each in stake.pools] != [(each.digest, each.tree) for each in network.pools]:
         raise PackRejected(True, f"{STAKE} does not have the pools of the address book")
     for table in stake.pools:
@@ -309,6 +311,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _verify_capsules(network: Network, manifest: PackManifest, files: Mapping[str, bytes], ended: Mapping[Digest, str]) -> None:
+    """Raises `PackRejected` unless each capsule verifies at the pack's block and shows the verdict that `disputes.json` has."""
     trust = Trust(frozenset({deployment_of(network).digest}), manifest.block_hash)
     for name in sorted(files.keys() - set(FIXED)):
         report = verify_capsule(files[name], trust)
@@ -345,6 +348,7 @@ _UNREADABLE = (
 
 
 def _unzipped(data: bytes) -> dict[str, bytes]:
+    """Returns the files of a pack by name. Raises `PackRejected` unless `_zipped` gives exactly these bytes for them."""
     if len(data) > MAX_BYTES:
         raise PackRejected(False, f"larger than {MAX_BYTES} bytes")
     try:

@@ -259,6 +259,7 @@ class AuditDraws:
         return audit_is_drawn(batch.beacon, test.receipt_id, who, batch.params.shares.audit_rate_bps, seats)
 
     def _batch(self, header: BatchHeader) -> "_AuditedBatch":
+        """Returns the values of a batch that decide its audits. They are read once."""
         if header.batch_id not in self._batches:
             found = self._reader.batch(header.batch_id, self._head)
             assert found is not None, "its header was read at the same block"

@@ -277,6 +277,7 @@ class TransactionSender:
     # --- not signed yet ---
 
     def _start(self, item: OutboxItem, used: int, head: Block) -> None:
+        """Takes the step of a planned row: signs and broadcasts the transaction, lets it wait, or ends it."""
         answer, gas, why = self._ask(item.intent)
         now = self.outbox.lease.clock.now()
         if is_past(item.intent, head) or now - item.updated_at > self._policy.give_up_after_s:
@@ -313,6 +314,7 @@ class TransactionSender:
     # --- signed ---
 
     def _follow(self, item: OutboxItem, used: int, head: Block) -> None:
+        """Takes the step of a signed row: looks for its receipt, and otherwise pushes it or finds that its nonce is used."""
         # Ignore versions of an earlier nonce: a row that was planned again is a new transaction.
         attempts = tuple(each for each in self.outbox.attempts(item.id) if each.nonce == item.nonce)
         found = self._receipt(attempts, head)
@@ -338,6 +340,7 @@ class TransactionSender:
         return None
 
     def _mined(self, item: OutboxItem, attempt: Attempt, receipt: Inclusion, head: Block) -> None:
+        """Notes the block of a mined version, and ends the row when the block has enough confirmations."""
         number, block_hash = receipt.number, receipt.block_hash
         if item.state is not OutboxState.MINED or item.block_hash != block_hash:
             item = self.outbox.mark(item.id, OutboxState.MINED, block_number=number, block_hash=block_hash)
@@ -357,6 +360,8 @@ class TransactionSender:
         self._end(item, OutboxState.REVERTED, why_reverted(self.client, call, number), block_number=number, block_hash=block_hash)
 
     def _check_foreign_nonce(self, item: OutboxItem, head: Block) -> None:
+        """Ends a row whose nonce is used although none of its versions is mined. Stops all sending if another process used the
+        nonce."""
         # One node may answer two calls from two states, so a single check proves nothing: check again in a later block.
         first = self._suspected_since.setdefault(item.id, head.number)
         if head.number <= first:
@@ -371,6 +376,7 @@ class TransactionSender:
         raise LeaseStopped(lease.account, lease.stop_reason())
 
     def _push(self, item: OutboxItem, attempts: tuple[Attempt, ...], head: Block) -> None:
+        """Broadcasts a signed row again, with higher fees or as an empty transaction if that is due."""
         last, now = attempts[-1], self.outbox.lease.clock.now()
         self._unmined_since = min(self._unmined_since or now, attempts[0].signed_at)
         late = is_past(item.intent, head) or is_stale(item.intent, attempts, now)
