@@ -21,7 +21,7 @@ from bytewise.protocol.decisions.strategies import WatchPolicy
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.units import U8, U64, Address, Digest
 from bytewise.service.sections import ChainSettings
-from chain.deployment.params import changed
+from chain.deployment.params import with_changes
 from chain.reads.reader import BATCHES_PER_PAGE
 from tests.fixtures.builders import word
 from tests.fixtures.verifier.audit_node import auditor_of, run_until
@@ -251,7 +251,7 @@ def _verifier(folder: Path, has_enclave: bool = False) -> Watched:
     """Returns a node of a verifier. With an enclave it audits every receipt. Without an enclave it only draws, at an audit rate
     of 0."""
     setup, counting = _counted(folder)
-    counting.inner.parameters = changed(PARAMS, {"shares": {"audit_rate_bps": 10_000 * has_enclave}})
+    counting.inner.parameters = with_changes(PARAMS, {"shares": {"audit_rate_bps": 10_000 * has_enclave}})
     pool = EnclavePool([setup.enclave] if has_enclave else [], monotonic=lambda: setup.chain.timestamp)
     auditor, _ = auditor_of(setup, pool=pool)
     executor = ActionExecutor(setup.sender, setup.journal, auditor, None, None)

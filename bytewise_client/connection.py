@@ -16,9 +16,8 @@ from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import rpc_endpoints, verify_http_url
 from chain.client.access import Chain, ReadAheadClient, open_chain
 from chain.client.address_book import read_network, verify_code
-from chain.reads.documents import RegistryDocuments
 from chain.reads.history import CourtHistory
-from chain.reads.reader import SnapshotReader
+from chain.reads.reader import RegistryDocuments, SnapshotReader
 
 PATIENCE_S = 5.0
 """Seconds that all failed reads of a DA store may take together, for any number of blobs."""

@@ -28,9 +28,8 @@ from bytewise.protocol.signing import Domain
 from bytewise.protocol.suites import kind_of
 from bytewise.protocol.units import U256, ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, digest, hex0x, unhex
 from bytewise.tee.appraisal import decode_result_quote, verify_result_quote
-from chain.reads.documents import RegistryDocuments
 from chain.reads.history import ChainClaimHistory, CourtHistory, DisputeEndedEvent, RevealEvent
-from chain.reads.reader import SnapshotReader
+from chain.reads.reader import RegistryDocuments, SnapshotReader
 from chain.reads.records import MoneyTotals
 
 

@@ -389,7 +389,7 @@ def trust_of(
     The arguments are the values of a verb's options, and None for an option that the user left out. `threshold` is the number of
     witnesses that must have signed.
     """
-    from chain.capsule.deployment import deployment_of
+    from chain.capsule.facts import deployment_of
     from chain.capsule.verification import Trust
     from chain.client.address_book import read_network
     from cli.journal import named_witness

@@ -173,7 +173,7 @@ def _published(file: Path, proposed: "RegistryItem") -> "Vectors":
 def _place(member: Member, name: Digest, proposed: "RegistryItem", file: Path | None) -> "Environment | None":
     """Returns the environment in which the vectors are computed. If the item is an environment, it is read from the chain. If the
     item is a model, it is read from the file, and None without one."""
-    from chain.reads.documents import RegistryDocuments
+    from chain.reads.reader import RegistryDocuments
 
     if proposed.pool == ZERO_DIGEST:
         return _environment(file)

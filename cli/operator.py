@@ -43,7 +43,7 @@ def show(
 
 def _operators(reader: "SnapshotReader") -> list[Row]:
     from bytewise_client.network_state import holdings
-    from chain.reads.documents import RegistryDocuments
+    from chain.reads.reader import RegistryDocuments
 
     block = reader.head()
     batches = reader.batches(reader.network.deploy_block, block)

@@ -23,7 +23,7 @@ from bytewise.service.schedule import PeriodicJob, run_ticks
 from bytewise.storage.engine import open_database
 from bytewise.storage.index.reader import IndexReader
 from bytewise.storage.index.store import IndexWriter, NetworkName
-from chain.capsule.deployment import deployment_of
+from chain.capsule.facts import deployment_of
 from chain.capsule.verification import Trust
 from chain.client.access import Chain, open_chain
 from chain.client.address_book import read_network, verify_code

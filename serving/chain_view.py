@@ -8,7 +8,7 @@ from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.records.receipt import anchor_subject
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import metrics, telemetry
-from chain.reads.epoch_endpoints import names_holders
+from chain.reads.key_epochs import names_holders
 from chain.reads.reader import SnapshotReader
 from chain.reads.records import Status
 from serving.anchoring_order import ServiceTerms

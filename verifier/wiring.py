@@ -45,8 +45,7 @@ from chain.capsule.keeper import CapsuleKeeper
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
 from chain.reads.attention import JudgedReveals, read_reveal, scored_range
-from chain.reads.documents import RegistryDocuments
-from chain.reads.reader import SnapshotReader
+from chain.reads.reader import RegistryDocuments, SnapshotReader
 from chain.sending.keys import open_signer
 from chain.sending.sender import SenderPolicy
 from kms.shard.share_rotation import with_verification_keys

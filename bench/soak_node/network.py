@@ -21,7 +21,7 @@ from bytewise.protocol.errors.actors import KeyInUse, TryAgain
 from bytewise.protocol.units import Address
 from bytewise.service.clock import monotonic_s
 from bytewise.service.key_lock import verify_unused
-from chain.deployment.params import changed
+from chain.deployment.params import with_changes
 from chain.sending.keys import load_signer
 from cli.demo import actors, build, plan
 from cli.demo.actors import DemoProcess
@@ -35,7 +35,7 @@ FRAUD_EVERY = 3
 STAKE_WEI = {"honest": 40 * ETHER, "dishonest": 100_000 * ETHER, **{name: 19 * ETHER for name in VERIFIERS}}
 """Stake of each actor, in wei. The dishonest operator can pay for thousands of frauds, and a verifier keeps its one audit seat
 after many penalties."""
-PARAMS = changed(plan.PARAMS, {
+PARAMS = with_changes(plan.PARAMS, {
     "times": {"max_pause": 60, "unbond_delay": 1_800, "da_retention": 3_600, "da_margin": 60, "key_retention": 3_600},
 })  # fmt: skip
 """The demo's parameters with shorter pauses, an unbonding delay of half an hour, and retention of one hour."""
@@ -78,7 +78,7 @@ class SoakNetwork:
 
     def __init__(self, root: Path, folder: Path, available: Means, audit_rate_bps: int, say: Callable[[str], None]) -> None:
         self.means = available
-        params = changed(PARAMS, {"shares": {"audit_rate_bps": audit_rate_bps}})
+        params = with_changes(PARAMS, {"shares": {"audit_rate_bps": audit_rate_bps}})
         self._terms = plan.Terms(params, plan.SHAPE, STAKE_WEI, 110_000 * ETHER)
         self.site: Site = new_site(root, folder, 1, available.server)
         self.group = ProcessGroup(folder, root, lambda _: None)

@@ -19,8 +19,8 @@ from bytewise.protocol.signing import Signer, struct_values
 from bytewise.protocol.units import U8, U64, ZERO_ADDRESS, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.outbox import Outbox, OutboxItem
-from chain.acts.base import NetworkPlanner
 from chain.acts.disputes import DisputeTransactions
+from chain.acts.planner import NetworkPlanner
 from chain.acts.state_check import check_round, classify
 from chain.client.access import Chain
 from chain.sending.sender import SenderPolicy, TransactionSender
@@ -43,11 +43,11 @@ class EigenLayerTransactions(NetworkPlanner):
         self._act("EigenLayerStake", "sync", bytes.fromhex(account[2:]) + block.to_bytes(8, "big"), (account,))
 
     def retry_slash(self, account: Address, ref: Digest, times: int) -> None:
-        """Asks EigenLayer again for a slash of `account` that it refused before.
+        """Asks EigenLayer again for a slash of `account` that EigenLayer refused before.
 
-        `ref` identifies the slash: it is the dispute or report that ordered it. The stake then goes to a pot that pays nobody,
-        because the dispute or report was settled without it. `times` is the number of earlier refusals, so that each
-        retry is a separate transaction.
+        `ref` identifies the dispute or report that ordered the slash. That dispute or report was settled without this stake, so
+        the stake goes to a pot that pays nobody. `times` is the number of earlier refusals, so that each retry is a separate
+        transaction.
         """
         subject = bytes.fromhex(account[2:]) + ref + times.to_bytes(8, "big")
         self._act("EigenLayerStake", "retry", subject, (account, ref))
@@ -136,13 +136,13 @@ class AccountTransactions(NetworkPlanner):
         self._act("Registry", "refresh", bytes.fromhex(account[2:]) + block.to_bytes(8, "big"), (account,))
 
     def propose(self, digest: Digest, pool: Digest, vectors: Digest, document: bytes) -> None:
-        """Proposes an environment, with its pool, or a model, with `pool` zero. `vectors` is the hash of the results that
-        certifiers must reproduce."""
+        """Proposes an environment with the pool that judges it, or a model with `pool` zero. `vectors` is the hash of the results
+        that certifiers must reproduce."""
         self._act("Registry", "propose", digest, (digest, pool, vectors, document))
 
     def certify_item(self, digest: Digest, vectors: Digest, certify_until: int) -> OutboxItem:
-        """States that this verifier reproduced the vectors of an environment or a model. It is sent once for each proposal; a
-        proposal ends at `certify_until` on the protocol clock."""
+        """States that this verifier reproduced the vectors of an environment or a model. The statement is sent once for
+        each proposal. A proposal ends at `certify_until` on the protocol clock."""
         subject = digest + vectors + certify_until.to_bytes(8, "big")
         return self._act("Registry", "certify", subject, (digest, vectors), deadline=certify_until)
 
@@ -209,8 +209,10 @@ def _batch_subject(header: BatchHeader) -> bytes:
 
 
 class DemandTransactions(NetworkPlanner):
-    """Transactions of a client, an operator or a helper about demands. Deadlines are times of the protocol clock, 0 for none;
-    `within_s` is explained in `bytewise.ports`."""
+    """Transactions about demands. A client, an operator or any other account sends them.
+
+    A deadline is a time of the protocol clock, or 0 for none. `bytewise.ports` explains `within_s`.
+    """
 
     def demand_list(self, batch_id: int, bond_wei: int, within_s: int = 0) -> None:
         """Demands the list of a batch."""

@@ -13,7 +13,7 @@ from bytewise.protocol.records.statements import Finding, Vote
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.storage.outbox import OutboxItem, OutboxState
-from chain.acts.base import NetworkPlanner
+from chain.acts.planner import NetworkPlanner
 from chain.client.artifacts import interface
 from chain.client.blocks import header_rlp
 
@@ -33,20 +33,26 @@ class CourtCall(NamedTuple):
     """One of several contract calls that are made in one transaction."""
 
     contract: str
+    """Name of the contract."""
     function: str
+    """Name of the function."""
     arguments: tuple[Any, ...]
+    """Arguments in the order of the contract's ABI."""
 
 
 class SignedCommit(NamedTuple):
     """A member's signed commitment, which another account may send."""
 
     commit: Commit
+    """The commitment, as the member signed it."""
     voter: Address
+    """Account of the member."""
     signature: Blob
+    """The member's signature."""
 
 
 class DisputeTransactions(NetworkPlanner):
-    """Transactions of a challenger, a committee member or a helper in a dispute."""
+    """Transactions in a dispute. A challenger, a committee member or any other account sends them."""
 
     def open_dispute(
         self,
@@ -58,14 +64,15 @@ class DisputeTransactions(NetworkPlanner):
         bond_wei: int,
         within_s: int = 0,
     ) -> None:
-        """Disputes a receipt with a bond. `alt_commit` is the challenger's commitment to the answer that it expects; the function
-        `commitments.alt_commit` makes this commitment. `within_s` is explained in `bytewise.ports`."""
+        """Disputes a receipt with a bond. `alt_commit` is the challenger's commitment to the answer that it expects
+        (`commitments.alt_commit` makes it). `bytewise.ports` explains `within_s`."""
         subject = receipt_id(self._network.anchor_domain, receipt)
         arguments = (struct_values(receipt), signature, batch_id, proof, alt_commit)
         self._act("Disputes", "open", subject, arguments, value_wei=bond_wei, within_s=within_s)
 
     def draw(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
-        """Draws `count` seats, from the first undrawn seat on, with the header of the seed block.
+        """Draws `count` seats, from the first undrawn seat on, with the header of the seed block. `first` is the number of that
+        seat, so that each part is a separate transaction.
 
         Raises `TryAgain` if the node does not have that block.
         """
@@ -77,7 +84,8 @@ class DisputeTransactions(NetworkPlanner):
 
     def rearm(self, dispute: Digest, round_number: int) -> None:
         """Makes the contract name a new seed block in place of a lost one. A round can get a new seed three times, so each lost
-        seed is a separate transaction. The fourth time, the contract names none: the earlier verdict stands, or it is DRAW."""
+        seed is a separate transaction. The fourth time, the contract names no seed block: the verdict of an earlier round stands,
+        or the verdict is DRAW."""
         lost: int = self._view(dispute)["round"]["seedBlock"]
         self._step("rearm", dispute, round_number, (dispute,), lost.to_bytes(8, "big"))
 
@@ -210,7 +218,7 @@ class DisputeTransactions(NetworkPlanner):
         """Plans several calls as one transaction. Returns False, and plans nothing, if the contracts have refused exactly these
         calls together."""
         calls = [(self._at(each.contract), interface(each.contract).call(each.function, *each.arguments)) for each in steps]
-        # With different seats or a different certificate, it is a different transaction.
+        # Calls with other seats or another certificate are another transaction.
         subject = dispute + digests.keccak256(interface("Keeper").call("run", calls))
         earlier = self.find(self._at("Keeper"), "run", subject)
         if earlier is not None and earlier.state is OutboxState.REVERTED:

@@ -11,9 +11,8 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Blob, Digest
 from chain.client.access import Chain
 from chain.client.artifacts import Reason
-from chain.deployment.calls import ContractCall, measured
-from chain.reads.epoch_endpoints import ASSURANCE
-from chain.reads.share_history import with_share_history
+from chain.deployment.calls import ContractCall, estimated_call
+from chain.reads.key_epochs import ASSURANCE, with_share_history
 from chain.sending.transactions import send_all
 
 TIMEOUT_S = 60.0
@@ -49,13 +48,15 @@ def open_epoch(
     if the chain has another key or other shares, or refuses a call, for example because too few shards signed. Then the epoch is
     not in force.
     """
-    _send(client, network, curator, opening(document, policy, signed, found), timeout_s)
+    _send(client, network, curator, opening_calls(document, policy, signed, found), timeout_s)
     return _with(network, document)
 
 
-def opening(document: EpochDocument, policy: Digest, signed: CeremonySignatures, found: EpochOnChain) -> tuple[ContractCall, ...]:
-    """Returns the calls with which the curator still has to open an epoch, in order. Raises `ConfigurationError` if the chain has
-    another key or other shares."""
+def opening_calls(
+    document: EpochDocument, policy: Digest, signed: CeremonySignatures, found: EpochOnChain
+) -> tuple[ContractCall, ...]:
+    """Returns, in order, the calls that the curator must still make to open an epoch. Raises `ConfigurationError` if the chain
+    has another key or other shares."""
     epoch, states = document.record.epoch, (EpochState.NONE, EpochState.PENDING)
     if found.state is not EpochState.NONE and found.commitments != b"".join(document.commitments):
         raise ConfigurationError(f"key epoch {epoch}", "is on the chain with another key or other shares")
@@ -81,12 +82,12 @@ def reshare_epoch(
     `found` is the epoch on the chain. If it has these shares already, they are not sent again. If it was only announced, it is
     activated with these shares.
     """
-    _send(client, network, curator, resharing(document, signed, found), timeout_s)
+    _send(client, network, curator, resharing_calls(document, signed, found), timeout_s)
     return _with(with_share_history(client, network, document), document)
 
 
-def resharing(document: EpochDocument, signed: CeremonySignatures, found: EpochOnChain) -> tuple[ContractCall, ...]:
-    """Returns the calls with which the curator still has to put dealt shares in force, in order."""
+def resharing_calls(document: EpochDocument, signed: CeremonySignatures, found: EpochOnChain) -> tuple[ContractCall, ...]:
+    """Returns, in order, the calls that the curator must still make to put dealt shares in force."""
     record = document.record
     holders = [shard.address for shard in record.shards]
     dealt = (record.epoch, b"".join(document.commitments), holders, record.threshold)
@@ -95,7 +96,7 @@ def resharing(document: EpochDocument, signed: CeremonySignatures, found: EpochO
     acts = () if has_shares else (ContractCall("KeyEpochs", "reshare", (*dealt, *words)),)
     if found.state is not EpochState.PENDING:
         return acts
-    # `opening` cannot activate this epoch any more: the ceremony that announced it made other shares.
+    # `opening_calls` cannot activate this epoch any more: the ceremony that announced it made other shares.
     return (*acts, ContractCall("KeyEpochs", "activate", (record.epoch,)))
 
 
@@ -106,11 +107,11 @@ def retire_epoch(
 
     Raises `TooEarly` during the epoch's retention, and `ConfigurationError` if the epoch is in any other state.
     """
-    _send(client, network, curator, retiring(epoch, state), timeout_s)
+    _send(client, network, curator, retiring_calls(epoch, state), timeout_s)
     return epoch
 
 
-def retiring(epoch: int, state: EpochState) -> tuple[ContractCall, ...]:
+def retiring_calls(epoch: int, state: EpochState) -> tuple[ContractCall, ...]:
     """Returns the call that retires a draining epoch, or none if it is retired. Raises `ConfigurationError` for any other
     state."""
     if state is EpochState.RETIRED:
@@ -131,16 +132,16 @@ def _do(client: Chain, network: Network, curator: LocalSigner, act: ContractCall
     """Tries a call, and sends it if the chain would accept it. Raises `ConfigurationError` if the contract refuses the call, or
     `curator` is not the curator of this network, and `TooEarly` if the contract takes the call only later."""
     try:
-        call = measured(client, network, curator, act)
+        call = estimated_call(client, network, curator, act)
     except ChainReverted as error:
         if isinstance(error.values[-1], Reason) and error.values[-1].name == "AccessManagedUnauthorized":
             why = f"{curator.address} is not the curator of this network: name the curator's key file (--key). Nothing was sent"
             raise ConfigurationError(str(act), why) from None
-        raise refused(act, error) from None
+        raise refusal_error(act, error) from None
     send_all(client, [call], timeout_s)
 
 
-def refused(act: ContractCall, error: ChainReverted) -> ConfigurationError:
+def refusal_error(act: ContractCall, error: ChainReverted) -> ConfigurationError:
     """Returns the error for a call about a key epoch that the contract refused when it was tried."""
     return ConfigurationError(str(act), f"refused by the contract: {error}. This call was not sent")
 

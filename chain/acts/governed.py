@@ -9,7 +9,7 @@ from typing import Literal
 
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.units import Address, Digest
-from chain.client.structs import to_struct
+from chain.client.artifacts import to_struct
 from chain.deployment.calls import ContractCall
 
 Timelock = Literal["ShortTimelock", "LongTimelock"]
@@ -57,7 +57,7 @@ def set_court(court: Address) -> ContractCall:
     return ContractCall("Registry", "setCourt", (court,))
 
 
-# --- who may call what ---
+# --- roles, and the functions that a role may call ---
 
 
 def grant_role(role: int, account: Address) -> ContractCall:
@@ -97,7 +97,7 @@ def move_authority(target: Address, authority: Address) -> ContractCall:
     return ContractCall("AccessManager", "updateAuthority", (target, authority))
 
 
-# --- the vote itself ---
+# --- rules of votes, and of timelocks ---
 
 
 def set_voting_delay(blocks: int) -> ContractCall:

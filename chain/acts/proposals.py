@@ -93,6 +93,7 @@ def calls_for_court(old: Network, new: Network) -> list[ContractCall]:
 
 
 def _verify_beside(old: Network, new: Network) -> None:
+    """Raises `ConfigurationError` unless two address books differ in all contracts of the court and in nothing else."""
     fields = [field_of(name) for name in COURT]
     shared: Sequence[str] = [name for name in type(old.addresses).__dataclass_fields__ if name not in fields]
     differ = [name for name in shared if getattr(old.addresses, name) != getattr(new.addresses, name)]
@@ -131,8 +132,11 @@ class Contents(NamedTuple):
     """Calls and description of a proposal."""
 
     targets: Sequence[Address]
+    """Called contracts, one for each call."""
     values: Sequence[int]
+    """Wei that each call sends."""
     calldatas: Sequence[bytes]
+    """Calldata of each call."""
     description: str
     """Text that voters read. For a proposal read from the chain it may contain any bytes
     (`chain.client.artifacts.text_bytes`)."""
@@ -147,8 +151,11 @@ class Proposal(NamedTuple):
     """A proposal as the governor's event shows it."""
 
     id: int
+    """Id that the governor computed from the contents."""
     proposer: Address
+    """Account that made the proposal."""
     contents: Contents
+    """Calls and description."""
     vote_start: int
     """Block after which votes are accepted. A voter's weight is its votes at this block."""
     vote_end: int
@@ -187,7 +194,7 @@ def cancel(contents: Contents) -> ContractCall:
 
 
 def schedule_slow(batch: Contents, delay_s: int) -> ContractCall:
-    """Returns the call that starts the long timelock of a batch of calls; the short timelock makes it. The description
+    """Returns the call that starts the long timelock of a batch of calls. The short timelock makes this call. The description
     distinguishes the batch from other batches."""
     salt = Digest(keccak256(batch.description.encode()))
     calls = (list(batch.targets), list(batch.values), list(batch.calldatas))
@@ -294,6 +301,7 @@ def _describe_each(network: Network, targets: Sequence[str], values_wei: Sequenc
 
 
 def _describe_call(network: Network, target: Address, value_wei: int, data: bytes) -> str:
+    """Returns a call of a proposal as text. A call that the address book cannot name is in hex."""
     name = next((each for each in names(()) if address_of(network, each) == target), None)
     named = _named(name, data) if name else None
     money = f" with {value_wei} wei" if value_wei else ""

@@ -17,16 +17,16 @@ from chain.client.rpc import reading_answer
 from chain.sending.sender import StateAnswer
 
 _COURT_STEPS = frozenset({"draw", "rearm", "settle"})
-"""Functions of `Disputes` that are steps of a round; any account can make them for us. The steps in `Rounds` (`ROUND_FUNCTIONS`)
-only we can make, and they are useless after their phase."""
+"""Functions of `Disputes` that are steps of a round. If the round is over, another account has made the step. The functions of
+`Rounds` (`ROUND_FUNCTIONS`) are different: after their phase it is too late for them."""
 
 _SUBJECT_BYTES = 34
 """Length of a dispute id (32) and a round number (2)."""
 
 
 def check_round(client: Chain, network: Network) -> Callable[[Intent], StateAnswer]:
-    """Returns a check of a planned transaction: is the dispute still in the round for which it was planned? The calldata does
-    not contain the round, but the subject does."""
+    """Returns a check of a planned transaction: is the dispute still in the round for which the transaction was planned? The
+    check reads the round from the transaction's subject, because the calldata does not contain it."""
 
     def check(intent: Intent) -> StateAnswer:
         steps = {network.addresses.disputes: _COURT_STEPS, network.addresses.rounds: ROUND_FUNCTIONS}
@@ -95,8 +95,8 @@ _REFUSAL_RULES = {
     "register": "DONE KeyTaken",
     "notePlace": "WAIT NoPlaceToNote",
 }
-"""For each function, the answer to each contract error that may not be final. Contracts may share names of functions, but not
-names of errors."""
+"""For each function: answers, each with the contract errors that lead to it. `_classify_reason` has the errors that mean the same
+for every function. Every other error leads to REFUSED. Contracts may share names of functions, but not names of errors."""
 
 _MEANINGS = {
     (function, error): StateAnswer[answer]
@@ -130,6 +130,7 @@ def _classify_together(reason: Reason) -> StateAnswer:
 
 
 def _classify_reason(function: str, reason: Reason) -> StateAnswer:
+    """Decides what one custom error of a contract means for the transaction."""
     if reason.name == "NotNow":
         # A pause ends by itself.
         return StateAnswer.WAIT
@@ -153,7 +154,8 @@ _BEFORE = {
 
 
 def _wrong_phase(function: str, have: Phase) -> StateAnswer:
-    # NONE: the opening is not in this node's chain yet. `check_round` handles a dispute whose round goes back to SEED.
+    # Phase NONE: this node's chain does not have the opening of the dispute yet. `check_round` handles a dispute whose round goes
+    # back to SEED.
     if have is Phase.NONE or have < _BEFORE.get(function, Phase.NONE):
         return StateAnswer.WAIT
     return _too_late(function)

@@ -1,1 +1,2 @@
-"""Evidence capsules: a capsule is one file that shows a receipt and its verdict to somebody who has neither the chain nor DA."""
+"""Evidence capsules: a capsule is one file that proves how the dispute about a receipt ended, or whether an undisputed receipt is
+final. The reader of a capsule needs neither the chain nor DA."""

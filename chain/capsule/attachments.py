@@ -20,13 +20,12 @@ from bytewise.protocol.records.seal import Payload, client_digest, pad, verify_h
 from bytewise.protocol.records.statements import Verdict, Vote
 from bytewise.protocol.signing import camel, verify_signature
 from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest, hex0x
-from chain.capsule.deployment import address_in, domain_of
-from chain.capsule.facts import Facts
+from chain.capsule.facts import Facts, address_in, domain_of
 from chain.capsule.header import ProvenHeader, header_of
 from chain.capsule.report import Failure, Stop
 from chain.capsule.schema import Capsule, JournalPart, LogProof
 from chain.capsule.trie import BrokenProof, Item, ProofNodes, decode_rlp, index_path
-from chain.capsule.votes import Said
+from chain.capsule.votes import SeatsVote
 from chain.client.artifacts import interface
 
 MAX_QUOTE_MARKS = 2**15
@@ -98,6 +97,8 @@ def proven_votes(capsule: Capsule, header: ProvenHeader, kept: Mapping[int, Dige
 
 
 def _proven(capsule: Capsule, proof: LogProof, headers: Mapping[int, ProvenHeader]) -> ProvenVote:
+    """Returns the vote of one proven event. Raises `Stop` unless the event is in its block and is a vote of the capsule's
+    dispute."""
     where = f"log {proof.log} of transaction {proof.transaction} in block {proof.block}"
     if proof.block not in headers:
         raise Stop(Failure.LOGS_LINK, f"{where}: no header of that block is linked")
@@ -141,7 +142,7 @@ def _parts(entry: Item) -> tuple[bytes, list[bytes], bytes]:
     return emitter, list(topics), data  # type: ignore[arg-type]
 
 
-def quotes_stating(capsule: Capsule, said: Sequence[Said], proven: Sequence[ProvenVote]) -> int:
+def quotes_stating(capsule: Capsule, said: Sequence[SeatsVote], proven: Sequence[ProvenVote]) -> int:
     """Counts the quotes that state the same as their votes.
 
     Raises `Stop` if an event shows another vote than the capsule, or if a quote is not the one that its vote names.

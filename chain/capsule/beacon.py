@@ -119,6 +119,8 @@ def verify_finality(proof: FinalityProof, network: BeaconNetwork, block_hash: Di
 
 
 def _verify_step(step: CommitteeStep, committee: SyncCommittee, network: BeaconNetwork, period: int) -> None:
+    """Checks one signed beacon block: the period, the number of signers, the branches and the aggregate signature. Raises `Stop`
+    with the first condition that does not hold."""
     where, attested = f"slot {step.signature_slot}", step.attested
     if len(step.bits) * 8 != COMMITTEE:
         raise Stop(Failure.FINALITY_FORM, f"{where}: {len(step.bits)} bytes of bits")
@@ -149,6 +151,7 @@ def _verify_step(step: CommitteeStep, committee: SyncCommittee, network: BeaconN
 
 
 def _verify_committee(committee: SyncCommittee, branch: Sequence[Digest], gindex: int, header: BeaconHeader, where: str) -> None:
+    """Raises `Stop` unless the committee has the right form and is in the state of a beacon block."""
     if len(committee.keys) != COMMITTEE * KEY_BYTES or len(committee.aggregate) != KEY_BYTES:
         raise Stop(Failure.FINALITY_FORM, f"{where}: a committee has {COMMITTEE} keys of {KEY_BYTES} bytes")
     if not is_branch(committee_root(committee), branch, gindex, header.state_root):
@@ -164,7 +167,7 @@ def _bits(data: bytes) -> list[bool]:
     return [bool(byte >> i & 1) for byte in data for i in range(8)]
 
 
-# A proof out of the answers of a beacon node (github.com/ethereum/beacon-APIs, `/eth/v1/beacon/light_client/`).
+# Building a proof from the answers of a beacon node (github.com/ethereum/beacon-APIs, `/eth/v1/beacon/light_client/`).
 
 
 def finality_proof(bootstrap: Any, updates: Sequence[Any], finality: Any) -> FinalityProof:

@@ -1,22 +1,80 @@
-"""The contracts' facts about one receipt, read word by word from their storage at one block.
+"""The facts about one receipt that contracts store, read word by word from their storage at one block.
 
-Making a capsule and verifying it run the same `read_facts`. The maker reads from a node, which proves each word; the
-verification reads from those proofs. Functions here repeat the rules of the contracts that their docstrings name.
+Making a capsule and verifying it run the same `read_facts`. The maker reads from a node, which proves each word. The verification
+reads from those proofs. Functions here repeat the rules of the contracts that their docstrings name.
+
+A capsule carries the contracts that it reads, with their addresses and code hashes, and the digest of their storage layouts.
 """
 
+import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
+from bytewise.protocol import digests
+from bytewise.protocol.address_book import Network
 from bytewise.protocol.assurance import HARDWARE, SIMULATED
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
+from bytewise.protocol.digests import Label
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.receipt import list_subject
 from bytewise.protocol.records.statements import Verdict
+from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
-from chain.capsule.deployment import TREE, address_in, domain_of
-from chain.capsule.schema import CapsuleDeployment
+from chain.capsule.schema import CapsuleDeployment, DeployedContract
+from chain.client.artifacts import FOLDER
 from chain.client.layout import layout
+
+TREE = "StakeTree"
+
+CONTRACTS = {
+    "Disputes": "disputes", "Rounds": "rounds", "ReceiptAnchor": "receipt_anchor", "Demands": "demands", "Params": "params",
+    "Guardian": "guardian", "Registry": "registry", "KeyEpochs": "key_epochs",
+}  # fmt: skip
+"""Contracts whose storage or signing domain a capsule needs, in the order of a capsule, each with its field in the address
+book."""
+
+
+@cache
+def layout_digest() -> Digest:
+    """Returns the digest of the storage layouts by which this program reads the contracts."""
+    layouts = {name: json.loads((FOLDER / "layout" / f"{name}.json").read_text()) for name in (*CONTRACTS, TREE)}
+    return digests.labelled(Label.CAPSULE_LAYOUT, encode(layouts))
+
+
+def deployment_of(network: Network) -> CapsuleDeployment:
+    """Returns the deployment that an address book describes. Raises `ConfigurationError` if the book lacks the code hash of a
+    contract."""
+    code = {each.contract: each.digest for each in network.code}
+    named = [(name, getattr(network.addresses, field)) for name, field in CONTRACTS.items()]
+    named += [(TREE, pool.tree) for pool in network.pools]
+    missing = next((name for name, where in named if where not in code), None)
+    if missing is not None:
+        raise ConfigurationError("network.json", f"has no code hash of {missing}: fetch the address book again")
+    contracts = tuple(DeployedContract(name, where, code[where]) for name, where in named)
+    return CapsuleDeployment(network.chain_id, contracts, layout_digest())
+
+
+def is_complete(deployment: CapsuleDeployment) -> bool:
+    """Returns whether a deployment has every contract once, in order, and at least one stake tree after them."""
+    names = [each.name for each in deployment.contracts]
+    addresses = {each.address for each in deployment.contracts}
+    wanted = [*CONTRACTS, *[TREE] * (len(names) - len(CONTRACTS))]
+    return len(names) > len(CONTRACTS) and names == wanted and len(addresses) == len(names)
+
+
+def address_in(deployment: CapsuleDeployment, name: str) -> Address:
+    """Returns the address of a contract of `CONTRACTS`."""
+    return next(each.address for each in deployment.contracts if each.name == name)
+
+
+def domain_of(deployment: CapsuleDeployment, name: str) -> Domain:
+    """Returns the EIP-712 domain of a contract of `CONTRACTS`."""
+    return Domain(deployment.chain_id, address_in(deployment, name))
+
 
 ReadWord = Callable[[Address, int], bytes]
 """A function that returns the 32-byte word in a storage slot of a contract."""
@@ -37,33 +95,48 @@ class Batch(NamedTuple):
     epoch)."""
 
     operator: Address
+    """The operator that posted the batch."""
     first_seq: int
+    """Number of the first receipt."""
     size: int
     """Number of receipts; 0 if the chain has no such batch."""
     anchored_at: int
+    """Time of the block that anchored the batch, in Unix seconds of chain time."""
     block: int
+    """Number of the block that anchored the batch."""
     params_version: int
+    """Version of the parameters that apply to the batch."""
     is_void: bool
+    """Whether the batch is void, because nobody could read its list."""
     root: Digest
+    """Merkle root of the batch."""
     environment: Digest
+    """Digest of the environment."""
     model_id: Digest
+    """Model id of the answers."""
     key_epoch: int
+    """Number of the key epoch to which the envelopes are sealed."""
 
 
 class Case(NamedTuple):
     """The dispute about the receipt, as the contract stores it (`Disputes.Case`)."""
 
     phase: Phase
+    """Phase of the dispute; NONE if nobody disputed the receipt."""
     verdict: Verdict
+    """The verdict that stands; NONE before the first."""
     appealed: Verdict
     """The verdict that was appealed; NONE if none was."""
     decided_in: int
+    """Number of the round whose verdict stands; 0 before the first verdict."""
     rounds: int
     """Number of rounds that have begun."""
     is_mixed: bool
     """Whether seats of the leading fault were counted, too, to reach the quorum of an UNAVAILABLE verdict."""
     batch_id: int
+    """Number of the receipt's batch."""
     challenger: Address
+    """The account that opened the dispute."""
     claim: Digest
     """Hash over the tokens hash and the out_hash of the receipt."""
 
@@ -72,6 +145,7 @@ class CommitteeMember(NamedTuple):
     """A member of a committee."""
 
     voter: Address
+    """Account of the member."""
     mask: int
     """Bit mask of the member's seats: bit i is set for seat i."""
     word: Digest
@@ -82,20 +156,30 @@ class Tally(NamedTuple):
     """Numbers of seats of a round by their result, as the contract counted them (`TallyLib`)."""
 
     equal: int
+    """Seats of the largest group that found the claimed answer."""
     lead: int
+    """Seats of the largest other group that found an answer or a defect, the leading fault."""
     unavailable: int
+    """Seats that could not fetch the envelope."""
     no_key: int
+    """Seats that got no key."""
     cannot_execute: int
+    """Seats that could not run the request."""
 
 
 class Round(NamedTuple):
     """A drawn round, as the contract stores it (`RoundStore.RoundData`)."""
 
     number: int
+    """Number of the round, from 1."""
     seats: int
+    """Number of seats."""
     quorum: int
+    """Number of equal seats that a verdict needs."""
     is_settled: bool
+    """Whether the contract has counted the round."""
     tally: Tally
+    """Seats by result."""
     lead: tuple[int, int, Digest]
     """Outcome, code and out_hash of the leading fault."""
     opened: int
@@ -103,16 +187,22 @@ class Round(NamedTuple):
     certified: int
     """Bit mask of the seats for which a certificate counts."""
     certified_group: Digest
+    """Hash of the certificate's content; zero without a certificate."""
     members: tuple[CommitteeMember, ...]
+    """The members in the order of their first seats."""
 
 
 class Facts(NamedTuple):
     """Everything that the contracts' state says about the receipt."""
 
     batch: Batch
+    """The batch of the receipt."""
     case: Case
+    """The dispute about the receipt."""
     rounds: tuple[Round, ...]
+    """The drawn rounds of the dispute."""
     window_s: int
+    """Length of the challenge window in seconds."""
     assurance: str
     """Label of the key epoch; empty if the chain has no such epoch."""
     shards: tuple[Address, ...]
@@ -246,6 +336,8 @@ def _rounds(storage: Storage, dispute: Digest, case: Case, tree: Address) -> Ite
 
 
 def _round(storage: Storage, dispute: Digest, number: int, tree: Address, version: int) -> Round:
+    """Reads one drawn round with its members."""
+
     def stored(*steps: Any) -> Any:
         return storage.get("Rounds", "_rounds", dispute, number, *steps)
 
@@ -266,6 +358,7 @@ def _round(storage: Storage, dispute: Digest, number: int, tree: Address, versio
 
 
 def _members(storage: Storage, stored: Callable[..., Any], seats: int, tree: Address) -> Iterator[CommitteeMember]:
+    """Yields the members of a round in the order of their first seats. Seats that nobody has are left out."""
     words = [stored("places", i) for i in range(-(-seats // _SEATS_PER_WORD))]
     masks: dict[int, int] = {}
     for seat in range(seats):

@@ -23,11 +23,15 @@ class ProvenHeader(NamedTuple):
     """A block header."""
 
     hash: Digest
+    """keccak256 of the header."""
     parent: Digest
     """Hash of the block before."""
     state_root: Digest
+    """Root of the state after the block."""
     receipts_root: Digest
+    """Root of the trie of the block's transaction receipts."""
     number: int
+    """Height of the block."""
     timestamp: int
     """Unix seconds."""
 
@@ -42,6 +46,6 @@ def header_of(raw: bytes) -> ProvenHeader | None:
         return None
 
 
-def is_kept(number: int, head: int) -> bool:
+def is_hash_stored(number: int, head: int) -> bool:
     """Returns whether the state of block `head` stores the hash of block `number` (EIP-2935)."""
     return head - HISTORY_BLOCKS <= number < head

@@ -18,8 +18,7 @@ from bytewise.storage.checkpoints import CheckpointKeeper
 from chain.capsule.maker import Enclosed, disputed_member, make_capsule
 from chain.capsule.schema import SUFFIX
 from chain.client.access import Chain
-from chain.reads.documents import RegistryDocuments
-from chain.reads.reader import SnapshotReader
+from chain.reads.reader import RegistryDocuments, SnapshotReader
 
 
 class CapsuleKeeper:
@@ -48,6 +47,7 @@ class CapsuleKeeper:
             self._look()
 
     def _look(self) -> None:
+        """Finds the disputes that ended, makes the capsules that are missing, and deletes the oldest files beyond the limit."""
         head = self._chain.head(self._settings.finality).number
         if head >= self._next_block:
             ended = self._chain.logs("Disputes", self._network.addresses.disputes, ["Finalized"], self._next_block, head)

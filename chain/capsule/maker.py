@@ -22,9 +22,8 @@ from bytewise.storage.checkpoints import CheckpointKeeper
 from bytewise.storage.journal import JournalEntry
 from bytewise.storage.journal_export import VerifiedExport
 from chain.capsule.beacon import NETWORKS, BeaconNetwork, finality_proof, verify_finality
-from chain.capsule.deployment import deployment_of, domain_of, is_complete
-from chain.capsule.facts import Facts, Storage, read_facts
-from chain.capsule.header import HISTORY, ProvenHeader, header_of, is_kept
+from chain.capsule.facts import Facts, Storage, deployment_of, domain_of, is_complete, read_facts
+from chain.capsule.header import HISTORY, ProvenHeader, header_of, is_hash_stored
 from chain.capsule.report import Failure, Stop
 from chain.capsule.schema import (
     FORMAT,
@@ -44,21 +43,24 @@ from chain.capsule.schema import (
     read_capsule,
 )
 from chain.capsule.trie import EMPTY_TRIE, ProofNodes, index_path, trie_of_list
-from chain.capsule.verification import Trust, claim_of_facts, kept_hashes, verify_capsule
+from chain.capsule.verification import Trust, claim_of_facts, stored_hashes, verify_capsule
 from chain.client.access import Chain
-from chain.client.artifacts import Log, interface
+from chain.client.artifacts import Log, from_struct, interface
 from chain.client.blocks import encode_receipt, header_rlp
 from chain.client.rpc import SlotProof, at_hash, quantity, reading_answer
-from chain.client.structs import from_struct
 
 
 class AnchoredReceipt(NamedTuple):
     """A signed receipt with its place in a batch, as the batch's list or the opening of a dispute shows it."""
 
     receipt: Receipt
+    """The receipt."""
     signature: Blob
+    """The operator's signature of the receipt."""
     batch_id: int
+    """Number of the batch."""
     proof: tuple[Digest, ...]
+    """Siblings from the receipt's leaf to the root of the batch."""
 
 
 class Enclosed(NamedTuple):
@@ -108,7 +110,7 @@ def make_capsule(chain: Chain, network: Network, member: AnchoredReceipt, enclos
     if wrong is not None and wrong.failure is Failure.VERDICT_NOT_FINAL:
         raise TooEarly("the end of the dispute", f"a block with the tag {tag} has it", f"block {capsule.claim.block}")
     if wrong is not None:
-        # A node that gave false proofs or too few events is found here, not by a reader in years.
+        # Here false proofs and missing events of the node are found at once, and not by a reader years later.
         raise TryAgain("chain", f"the capsule does not verify: {wrong.failure}: {wrong.detail}")
     return data
 
@@ -131,7 +133,7 @@ def gather(chain: Chain, network: Network, member: AnchoredReceipt, enclosed: En
         raise TooEarly(f"batch {member.batch_id}", f"a block with the tag {tag} has it", f"block {header.number}")
     revealed, certified = _votes(chain, network, dispute, facts, header)
     log_headers, logs = _proofs_of(chain, revealed, header) if enclosed.with_logs else ((), ())
-    kept_hashes(map(header_of, log_headers), header.number, words.word)
+    stored_hashes(map(header_of, log_headers), header.number, words.word)
     return Capsule(
         format=FORMAT, kind=Kind.FINALITY if facts.case.phase is Phase.NONE else Kind.VERDICT,
         claim=claim_of_facts(deployment, member.receipt, header, facts), deployment=deployment, header=raw, witnesses=(),
@@ -250,7 +252,9 @@ def _proofs_of(chain: Chain, logs: Sequence[Log], header: ProvenHeader) -> tuple
     """Returns the headers and proofs of these logs. Returns none if a log is too old, the chain stores no block hashes
     (EIP-2935), or the receipts do not give the block's root."""
     numbers = sorted({each.block for each in logs})
-    if not all(is_kept(number, header.number) for number in numbers) or not all(chain.codes([HISTORY], at_hash(header.hash))):
+    if not all(is_hash_stored(number, header.number) for number in numbers) or not all(
+        chain.codes([HISTORY], at_hash(header.hash))
+    ):
         return (), ()
     headers, proofs = list[Blob](), list[LogProof]()
     for number in numbers:

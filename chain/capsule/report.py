@@ -13,11 +13,11 @@ class Result(enum.StrEnum):
     """Result of a group of checks, and of a capsule."""
 
     PASS = "PASS"
-    """The capsule proves it."""
+    """The capsule proves what the group checks."""
     FAIL = "FAIL"
     """The capsule contradicts itself, or a fact that the reader knows."""
     UNVERIFIABLE = "UNVERIFIABLE"
-    """Neither the capsule nor the reader's knowledge decides it."""
+    """Neither the capsule nor the reader's knowledge proves or refutes what the group checks."""
 
 
 class Group(enum.StrEnum):
@@ -136,11 +136,13 @@ class GroupResult(NamedTuple):
     """The result of one group of checks."""
 
     group: Group
+    """The group of checks."""
     result: Result
+    """Its result."""
     failure: Failure | None
     """The reason; None if the group passes."""
     detail: str
-    """Sentence about what was found."""
+    """Sentence about the finding."""
 
 
 class Stop(Exception):

@@ -88,7 +88,7 @@ class CapsuleDeployment:
     chain_id: U256
     """EIP-155 chain id."""
     contracts: tuple[DeployedContract, ...]
-    """The contracts of `chain.capsule.deployment.CONTRACTS` in that order, then each stake tree."""
+    """The contracts of `chain.capsule.facts.CONTRACTS` in that order, then each stake tree."""
     layout: Digest
     """Digest of the storage layouts by which the contracts are read."""
 

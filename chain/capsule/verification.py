@@ -1,6 +1,6 @@
 """Verifies a capsule offline, in groups of checks. No function here reads a file, a chain or a clock.
 
-Each group stops at its first failure. A group that needs another group is checked only if that one did not fail.
+Each group stops at its first failure. A group that needs other groups is checked only if none of these failed.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,9 +21,8 @@ from bytewise.protocol.signing import recover, typed_digest, verify_signature
 from bytewise.protocol.units import U64, ZERO_DIGEST, Address, Digest, hex0x
 from chain.capsule.attachments import ProvenVote, journals_text, opening_text, proven_votes, quotes_stating, releases_text
 from chain.capsule.beacon import NETWORKS, BeaconNetwork, header_root, verify_finality
-from chain.capsule.deployment import domain_of, is_complete, layout_digest
-from chain.capsule.facts import Facts, ReadWord, Storage, read_facts
-from chain.capsule.header import HISTORY, HISTORY_BLOCKS, HISTORY_CODE, ProvenHeader, header_of, is_kept
+from chain.capsule.facts import Facts, ReadWord, Storage, domain_of, is_complete, layout_digest, read_facts
+from chain.capsule.header import HISTORY, HISTORY_BLOCKS, HISTORY_CODE, ProvenHeader, header_of, is_hash_stored
 from chain.capsule.report import CapsuleReport, Failure, Group, GroupResult, Result, Stop
 from chain.capsule.schema import (
     BlockWitness,
@@ -36,7 +35,7 @@ from chain.capsule.schema import (
     read_capsule,
 )
 from chain.capsule.trie import BrokenProof, ProofNodes, decode_list, decode_rlp, to_integer
-from chain.capsule.votes import Said, verdict_by_rule, votes_of
+from chain.capsule.votes import SeatsVote, verdict_by_rule, votes_of
 
 PAGE = Path(__file__).parent / "capsule.html"
 """The page that verifies capsules in a browser, with the same results (`docs/tools/capsule_page.py` builds it)."""
@@ -86,9 +85,9 @@ class _CapsuleVerifier:
         self.capsule, self.trust, self.report = capsule, trust, report
         self.header: ProvenHeader | None = None
         self.facts: Facts | None = None
-        self.said: list[Said] = []
+        self.said: list[SeatsVote] = []
         self.kept: dict[int, Digest] = {}
-        """Hashes of the earlier blocks in which logs are, by number, read from the state."""
+        """Hashes of the earlier blocks with proven logs, by block number, as the state stores them."""
         self.proven: list[ProvenVote] = []
 
     def run(self) -> None:
@@ -117,6 +116,8 @@ class _CapsuleVerifier:
 
 
 def _deployment(v: _CapsuleVerifier) -> str:
+    """Checks that the capsule's deployment is complete, has this program's storage layouts, and is one that the reader
+    accepts."""
     deployment = v.capsule.deployment
     if not is_complete(deployment):
         raise Stop(Failure.DEPLOYMENT_INCOMPLETE, "contracts are missing, doubled or in another order")
@@ -130,6 +131,7 @@ def _deployment(v: _CapsuleVerifier) -> str:
 
 
 def _header(v: _CapsuleVerifier) -> str:
+    """Checks that the header is that of the claim's block, and that deployment, receipt and claim are of one chain."""
     claim = v.capsule.claim
     header = v.header = header_of(v.capsule.header)
     if header is None:
@@ -142,6 +144,8 @@ def _header(v: _CapsuleVerifier) -> str:
 
 
 def _authenticity(v: _CapsuleVerifier) -> str:
+    """Checks all signatures over the block, and that the reader's trust covers the block: by its hash, by witnesses, or by a
+    checkpoint of the beacon chain."""
     (header, trust), capsule = (v.header, v.trust), v.capsule
     assert header is not None, "the group needs the header"
     signed = typed_digest(domain_of(capsule.deployment, "Disputes"), BlockWitness(capsule.claim.block, header.hash))
@@ -175,6 +179,8 @@ def _finalized(v: _CapsuleVerifier) -> str:
 
 
 def _of_checkpoint(v: _CapsuleVerifier, checkpoint: Digest, finalized: str) -> str:
+    """Returns a sentence about the block's finality. Raises `Stop` unless the capsule's finality proof begins at the reader's
+    checkpoint."""
     proof = v.capsule.finality
     if v.beacon is None:
         told = f"this program knows no beacon chain of chain {v.capsule.claim.chain_id}"
@@ -190,6 +196,8 @@ def _of_checkpoint(v: _CapsuleVerifier, checkpoint: Digest, finalized: str) -> s
 
 
 def _state(v: _CapsuleVerifier) -> str:
+    """Reads all facts from the proven state. Raises `Stop` if a word is not proven, or if the proof has nodes that no read
+    needs."""
     assert v.header is not None, "the group needs the header"
     capsule = v.capsule
     code = {each.address: each.code for each in capsule.deployment.contracts}
@@ -199,7 +207,7 @@ def _state(v: _CapsuleVerifier) -> str:
     dispute = dispute_id(domain_of(capsule.deployment, "Disputes"), identifier)
     try:
         v.facts = read_facts(storage, dispute, identifier, capsule.membership.batch_id)
-        v.kept = kept_hashes(map(header_of, capsule.log_headers), v.header.number, words.word)
+        v.kept = stored_hashes(map(header_of, capsule.log_headers), v.header.number, words.word)
     except (MalformedValue, ValueError) as error:
         raise Stop(Failure.STATE_VALUE, str(error)) from None
     if words.surplus:
@@ -207,10 +215,10 @@ def _state(v: _CapsuleVerifier) -> str:
     return f"{words.count} words of {len(words.contracts)} contracts are proven against the state root"
 
 
-def kept_hashes(headers: Iterable[ProvenHeader | None], head: int, read_word: ReadWord) -> dict[int, Digest]:
+def stored_hashes(headers: Iterable[ProvenHeader | None], head: int, read_word: ReadWord) -> dict[int, Digest]:
     """Reads the hashes of these earlier blocks from the state of block `head`, and returns them by block number. A block is
     left out if that state does not store its hash any more."""
-    numbers = [each.number for each in headers if each is not None and is_kept(each.number, head)]
+    numbers = [each.number for each in headers if each is not None and is_hash_stored(each.number, head)]
     return {number: Digest(read_word(HISTORY, number % HISTORY_BLOCKS)) for number in numbers}
 
 
@@ -253,6 +261,8 @@ class ProvenWords:
         return self._known.setdefault((contract, slot), number.to_bytes(32))
 
     def _storage_root(self, contract: Address) -> Digest:
+        """Returns the storage root of a contract from its proven account. Raises `Stop` if the contract has other code than the
+        deployment says."""
         if contract in self.contracts:
             return self.contracts[contract]
         try:
@@ -269,6 +279,7 @@ class ProvenWords:
 
 
 def _receipt(v: _CapsuleVerifier) -> str:
+    """Checks that the receipt is that of the claim, that its operator signed it, and that the chain can accept its modes."""
     capsule, receipt = v.capsule, v.capsule.receipt
     identifier = receipt_id(domain_of(capsule.deployment, "ReceiptAnchor"), receipt)
     if (identifier, receipt.out_hash) != (capsule.claim.receipt_id, capsule.claim.out_hash):
@@ -280,7 +291,8 @@ def _receipt(v: _CapsuleVerifier) -> str:
     try:
         verify_modes(receipt)
     except MalformedValue as error:
-        # `isFinal` refuses it. A batch is posted without its receipts, so the state does not show this.
+        # `ReceiptAnchor.isFinal` refuses such a receipt. The state does not show that, because a batch is posted without
+        # receipts.
         raise Stop(Failure.RECEIPT_MODE, f"the chain never accepts it for good: {error}") from None
     if capsule.environment is not None and capsule.environment.digest != receipt.environment:
         raise Stop(Failure.RECEIPT_ENVIRONMENT, "the environment is not the one that the receipt names")
@@ -288,6 +300,7 @@ def _receipt(v: _CapsuleVerifier) -> str:
 
 
 def _batch(v: _CapsuleVerifier) -> str:
+    """Checks that the receipt is a leaf of its batch, and that batch and dispute are those of the receipt."""
     capsule, receipt = v.capsule, v.capsule.receipt
     header, facts = v.known
     batch, where = facts.batch, f"batch {capsule.membership.batch_id}"
@@ -314,6 +327,7 @@ def _batch(v: _CapsuleVerifier) -> str:
 
 
 def _votes(v: _CapsuleVerifier) -> str:
+    """Checks that the votes of the capsule are those of the state, about the claim of the receipt."""
     _, facts = v.known
     receipt, is_disputed = v.capsule.receipt, facts.case.phase is not Phase.NONE
     if facts.case.claim != (claim_of(receipt.tokens_hash, receipt.out_hash) if is_disputed else ZERO_DIGEST):
@@ -324,6 +338,7 @@ def _votes(v: _CapsuleVerifier) -> str:
 
 
 def _verdict(v: _CapsuleVerifier) -> str:
+    """Checks that the dispute is final, and that its verdict follows from the votes."""
     _, facts = v.known
     if facts.case.phase is Phase.NONE:
         return "the receipt was never disputed"
@@ -340,6 +355,7 @@ def _verdict(v: _CapsuleVerifier) -> str:
 
 
 def _claim(v: _CapsuleVerifier) -> str:
+    """Checks that every field of the claim follows from the proofs."""
     header, facts = v.known
     if (v.capsule.kind is Kind.FINALITY) != (facts.case.phase is Phase.NONE):
         raise Stop(Failure.CLAIM_KIND, f"a capsule of kind {v.capsule.kind.value}, and the dispute is {facts.case.phase.name}")
@@ -376,7 +392,7 @@ def _quotes(v: _CapsuleVerifier) -> str:
         raise Stop(Failure.QUOTE_NO_LOG, "no event with a quote is included", unverifiable=True)
     stating = quotes_stating(v.capsule, v.said, v.proven)
     v.report.attested = stating > 0
-    # An appraisal takes the policy and the collateral of the quote's time.
+    # An appraisal needs the policy and the collateral that were valid at the time of the quote. A capsule has neither.
     told = f"{stating} of {len(v.proven)} quotes state what their votes say; their platforms' signatures are not checked here"
     raise Stop(Failure.QUOTE_NOT_APPRAISED, told, unverifiable=True)
 

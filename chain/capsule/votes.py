@@ -14,31 +14,36 @@ from chain.capsule.report import Failure, Stop
 from chain.capsule.schema import CertifiedVote, RevealedVote, RoundVotes
 
 
-class Said(NamedTuple):
+class SeatsVote(NamedTuple):
     """The vote of a group of seats in a round: the seats of one member, or all seats of a certificate."""
 
     round: int
+    """Number of the round."""
     voters: tuple[CommitteeMember, ...]
     """The member. For a certificate, all members for whose seats it counts."""
     mask: int
+    """Bit mask of the seats."""
     content: VoteContent
+    """What the seats voted."""
     is_certified: bool
+    """Whether a certificate shows the vote."""
 
 
-def votes_of(facts: Facts, dispute: Digest, listed: Sequence[RoundVotes]) -> list[Said]:
+def votes_of(facts: Facts, dispute: Digest, listed: Sequence[RoundVotes]) -> list[SeatsVote]:
     """Checks every vote of a capsule against the contracts' state, and returns the votes. Raises `Stop` if the capsule has a
     vote that the state does not have, or if it lacks a vote that the state has."""
     have, want = [each.round for each in listed], [each.number for each in facts.rounds]
     if have != want:
         raise Stop(Failure.VOTES_ROUNDS, f"votes of rounds {have}, drawn were {want}")
-    said: list[Said] = []
+    said: list[SeatsVote] = []
     for drawn, votes in zip(facts.rounds, listed, strict=True):
         said += _revealed(drawn, dispute, votes.votes)
         said += _certified(drawn, dispute, votes.certificate)
     return said
 
 
-def _revealed(drawn: Round, dispute: Digest, votes: Sequence[RevealedVote]) -> Iterator[Said]:
+def _revealed(drawn: Round, dispute: Digest, votes: Sequence[RevealedVote]) -> Iterator[SeatsVote]:
+    """Yields the votes that members of a round revealed directly. Raises `Stop` unless the state has exactly these votes."""
     members = {_lowest(each.mask): each for each in drawn.members}
     opened, before = 0, -1
     for vote in votes:
@@ -52,12 +57,14 @@ def _revealed(drawn: Round, dispute: Digest, votes: Sequence[RevealedVote]) -> I
         if content.group != member.word:
             raise Stop(Failure.VOTES_GROUP, f"the vote of {where} is not the one in the state")
         opened |= member.mask
-        yield Said(drawn.number, (member,), member.mask, content, False)
+        yield SeatsVote(drawn.number, (member,), member.mask, content, False)
     if opened != drawn.opened:
         raise Stop(Failure.VOTES_MISSING, f"round {drawn.number} has {(drawn.opened & ~opened).bit_count()} more revealed seats")
 
 
-def _certified(drawn: Round, dispute: Digest, vote: CertifiedVote | None) -> Iterator[Said]:
+def _certified(drawn: Round, dispute: Digest, vote: CertifiedVote | None) -> Iterator[SeatsVote]:
+    """Yields the vote of a round's certificate, if there is one. Raises `Stop` unless the state has the same certificate or
+    none."""
     where = f"the certificate of round {drawn.number}"
     if (vote is None) != (drawn.certified == 0):
         failure = Failure.VOTES_MISSING if vote is None else Failure.VOTES_COMMITTEE
@@ -68,7 +75,7 @@ def _certified(drawn: Round, dispute: Digest, vote: CertifiedVote | None) -> Ite
     if content.group != drawn.certified_group:
         raise Stop(Failure.VOTES_GROUP, f"{where} is not the one in the state")
     signers = tuple(each for each in drawn.members if each.mask & drawn.certified)
-    yield Said(drawn.number, signers, drawn.certified, content, True)
+    yield SeatsVote(drawn.number, signers, drawn.certified, content, True)
 
 
 def _content(vote: RevealedVote | CertifiedVote, dispute: Digest, number: int, where: str) -> VoteContent:
@@ -81,7 +88,7 @@ def _content(vote: RevealedVote | CertifiedVote, dispute: Digest, number: int, w
         raise Stop(Failure.VOTES_FORM, f"{where}: {error}") from None
 
 
-def verdict_by_rule(facts: Facts, said: Sequence[Said], receipt: Receipt) -> RoundVerdict:
+def verdict_by_rule(facts: Facts, said: Sequence[SeatsVote], receipt: Receipt) -> RoundVerdict:
     """Returns the verdict that the votes of the deciding round give. Raises `Stop` if the state has another verdict.
 
     Every other round must give no verdict. The exception is the round with the verdict that was appealed.
@@ -101,11 +108,12 @@ def verdict_by_rule(facts: Facts, said: Sequence[Said], receipt: Receipt) -> Rou
     return found
 
 
-def _judged(drawn: Round, said: Sequence[Said], receipt: Receipt) -> RoundVerdict:
+def _judged(drawn: Round, said: Sequence[SeatsVote], receipt: Receipt) -> RoundVerdict:
     """Returns the verdict of one round, counted from its votes. Raises `Stop` if the contract counted otherwise."""
     claimed, leading = (receipt.tokens_hash, receipt.out_hash), key_of(*drawn.lead)
     count = Count()
-    # Of two groups of one size the one that reached it first leads, which the state knows: it is counted first.
+    # Of two groups with equally many seats, the group leads that reached the number first. The state names the leading group,
+    # so its votes are counted first.
     for vote in sorted(said, key=lambda each: each.content.key != leading):
         count = count.add(vote.content, vote.mask.bit_count(), claimed)
     have = Tally(count.equal, count.lead, count.unavailable, count.no_key, count.cannot_execute)

@@ -26,8 +26,8 @@ from chain.client.rpc import (
 )
 
 SHORT_CHAIN_BLOCKS = 2_000
-"""Height up to which a search by time looks at all blocks. So short a chain is a test chain, whose owner may have set its time
-back."""
+"""A search by time looks at all blocks up to this height. A chain that is not longer is a test chain, and its owner may have set
+its time back."""
 
 # Batched reads of one node for a program that makes one read after another.
 
@@ -44,13 +44,13 @@ class ReadAheadClient(ChainClient):
         self._known: dict[str, Any] = {}
 
     def call(self, contract: str, at: Address, function: str, *arguments: Any, block: str | dict[str, Any]) -> Any:
-        """Returns the decoded result of a view that was fetched. Raises `MissingRead` if it was not fetched."""
-        # The key is not the encoded request: encoding the arguments costs more than the rest.
+        """Returns the decoded result of a view that `fetch` has fetched. Raises `MissingRead` if `fetch` has not."""
+        # The key is not the encoded request, because encoding the arguments takes longer than the rest of this method.
         name = f"{at}.{function}{arguments!r}@{block if isinstance(block, str) else json.dumps(block)}"
         return self._answer(name, lambda: view_read(name, View(contract, at, function, arguments), block))
 
     def block(self, number: int) -> Block:
-        """Returns the canonical block at a height, if it was fetched. Raises `MissingRead` if it was not fetched."""
+        """Returns the canonical block at a height that `fetch` has fetched. Raises `MissingRead` if `fetch` has not."""
         found: Block = self._answer(at_number(number), lambda: block_read(number))
         return found
 

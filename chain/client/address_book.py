@@ -44,8 +44,8 @@ WIRING = (
     ("StakeVault", "stake_vault", "registry", "registry"),
     ("BytewiseGovernor", "bytewise_governor", "token", "governance_token"),
 )
-"""Links between contracts: contract, its field in the book, a view, and the field of the contract whose address the view must
-return.
+"""Links from one contract to another. Each row has the name of the first contract, its field in the book, a view of it, and the
+field of the second contract. The view must return the second contract's address.
 
 Every contract except `Charter`, `Keeper` and `Lens` is the target of a link here or in `VOTED_WIRING`.
 """
@@ -122,14 +122,16 @@ def _verify_link(book: Addresses, known: Collection[Address], link: tuple[str, s
 
 
 def _proposers(book: Addresses) -> tuple[View, View]:
-    """Returns two views: does the long timelock accept proposals of the short one, and does the short one accept proposals of
-    the long one? The second must be false."""
+    """Returns two views. The first tells whether the long timelock accepts proposals of the short one, the second whether the
+    short one accepts proposals of the long one. The second must be false."""
     pairs = ((book.long_timelock, book.short_timelock), (book.short_timelock, book.long_timelock))
     first, second = (View("TimelockController", at, "hasRole", (_PROPOSER, other)) for at, other in pairs)
     return first, second
 
 
 def _verify_tree(client: Chain, network: Network, pool: PoolTree, writer: Address) -> None:
+    """Raises `ConfigurationError` unless the registry is the writer of the tree and, once the curator has added the pool, names
+    the tree for the pool."""
     name = _tree(pool)
     registry = network.addresses.registry
     if writer != registry:
@@ -207,8 +209,8 @@ def code_hashes(client: Chain, where: Sequence[Address]) -> tuple[CodeHash, ...]
 
 
 def contracts_of_other_releases(client: Chain, network: Network) -> list[str]:
-    """Returns the contracts, as fields of the book, whose code on the chain differs from the code that this release compiled
-    (`chain.client.artifacts`)."""
+    """Returns the names, as `contracts` gives them, of the contracts whose code on the chain is not the compiled code of this
+    release (`chain.client.artifacts`)."""
     compiled = {field_of(name): interface(name) for name in CONTRACTS}
     if network.stake is StakeSource.EIGENLAYER:
         compiled["stake_vault"] = interface("EigenLayerStake")

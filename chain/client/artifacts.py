@@ -1,24 +1,29 @@
 """Compiled contracts as committed in `chain/abi/`. This module encodes calls, and decodes results, events and errors by name.
 
-Structs, including nested ones, are decoded to dicts keyed by their Solidity names, `bytes32` to 32 bytes, addresses to
-lower-case text. Contracts do not check a `string`, so bytes that are no UTF-8 become surrogates; `text_bytes` restores the same
-bytes.
+A struct is decoded to a dict keyed by its Solidity names, a `bytes32` to 32 bytes, an address to lower-case text. `to_struct` and
+`from_struct` convert between records and structs. Contracts do not check that a `string` is UTF-8. Other bytes are decoded to
+surrogates, from which `text_bytes` restores the bytes.
 """
 
+import dataclasses
+import enum
 import json
 import re
+import typing
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from eth_abi.abi import decode as abi_decode
 from eth_abi.abi import encode as abi_encode
 from eth_abi.exceptions import DecodingError, EncodingError
 from eth_utils.crypto import keccak
 
+from bytewise.protocol.encoding import field_types
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.signing import camel
 from bytewise.protocol.units import Address, Digest
 
 FOLDER = Path(__file__).parent.parent / "abi"
@@ -268,3 +273,33 @@ def _hash(entry: Mapping[str, Any]) -> bytes:
 
 def _shown(value: Any) -> str:
     return f"0x{value.hex()}" if isinstance(value, bytes) else legible(str(value))
+
+
+# Records and structs have the same fields in the same order. Records use snake case, structs camel case.
+
+T = TypeVar("T")
+
+
+def to_struct(record: Any) -> tuple[Any, ...]:
+    """Returns the record as an argument of a contract call."""
+    return tuple(_plain(getattr(record, name)) for name in field_types(type(record)))
+
+
+def from_struct(cls: type[T], raw: Mapping[str, Any]) -> T:
+    """Builds a record from a decoded struct, which may have more fields. Call it inside `reading_answer`."""
+    return cls(**{name: _read(kind, raw[camel(name)]) for name, kind in field_types(cls).items()})
+
+
+def _plain(value: Any) -> Any:
+    return to_struct(value) if dataclasses.is_dataclass(value) else value
+
+
+def _read(kind: Any, value: Any) -> Any:
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return from_struct(kind, value)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return kind(value)
+    arguments = typing.get_args(kind)
+    if typing.get_origin(kind) is tuple and dataclasses.is_dataclass(arguments[0]):
+        return tuple(_read(arguments[0], each) for each in value)
+    return value

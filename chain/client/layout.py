@@ -80,6 +80,7 @@ class Layout:
         return raw if label.startswith("bytes") else int.from_bytes(raw, "big", signed=label.startswith("int"))
 
     def _inner(self, where: str, here: StorageSlot, step: Any) -> StorageSlot:
+        """Returns the position of a struct's member, a mapping's value or an array's element."""
         kind = self._types[here.kind]
         if "members" in kind:
             return self._member(where, {each["label"]: each for each in kind["members"]}, here, step)
@@ -108,6 +109,7 @@ class Layout:
             raise MalformedValue(f"{self.name}.{where}", f"the key {key!r}: {str(error)[:120]}") from None
 
     def _element(self, where: str, here: StorageSlot, array: Mapping[str, Any], index: Any) -> StorageSlot:
+        """Returns the position of an array's element. Raises `MalformedValue` for an index outside a fixed array."""
         size = int(self._types[array["base"]]["numberOfBytes"])
         is_dynamic = array["encoding"] == "dynamic_array"
         first = int.from_bytes(keccak256(here.slot.to_bytes(WORD, "big")), "big") if is_dynamic else here.slot

@@ -24,7 +24,8 @@ _NO_BATCHES = "if it stays so, this node takes no JSON-RPC batches, or none so l
 _WRONG_IDS = "this node, or a proxy before it, mixes answers up: name another node if it stays so"
 
 MAX_CONNECTIONS = 32
-"""Most idle connections to one endpoint that are kept open. Further requests at the same moment open connections of their own."""
+"""Largest number of idle connections to one endpoint that are kept open. More requests at the same moment open more
+connections."""
 
 _BROKEN = (RequestException, ValueError, OSError, TooLarge)
 """Exceptions for a missing answer, or for one that is no JSON."""
@@ -40,8 +41,8 @@ class NodeHTTPProvider(HTTPProvider):
     """Position of this endpoint in the list of the settings."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
-        """`timeout_s` is the longest time of one request. All threads share one session. web3 would keep a session, with
-        connections, for each of the last hundred threads."""
+        """`timeout_s` is the longest time of one request. All threads share one session, because web3 would otherwise keep a
+        session with its own connections for each of the last hundred threads."""
         session = Session()
         for scheme in ("http://", "https://"):
             session.mount(scheme, HTTPAdapter(pool_maxsize=MAX_CONNECTIONS))
@@ -66,6 +67,7 @@ class NodeHTTPProvider(HTTPProvider):
             return self._batch(calls)
 
     def _batch(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Mapping[str, Any]]:
+        """Sends the calls, and sorts the answers by id. Raises `TryAgain` unless each call has exactly one answer."""
         ids = [next(self.request_counter) for _ in calls]
         asked = zip(ids, calls, strict=True)
         said = self._said(
@@ -90,7 +92,7 @@ class NodeHTTPProvider(HTTPProvider):
 
     @contextmanager
     def _measured(self, method: str) -> Iterator[None]:
-        """Context that counts a request and measures its duration. A refusal by the node counts as an answer."""
+        """Context manager that counts a request and measures its duration. A refusal by the node counts as an answer."""
         began, result = monotonic_s(), "failed"
         try:
             yield
@@ -100,6 +102,7 @@ class NodeHTTPProvider(HTTPProvider):
             metrics.RPC_SECONDS.labels(provider=str(self.place), method=method).observe(monotonic_s() - began)
 
     def _said(self, batch: list[dict[str, Any]]) -> Any:
+        """Sends a batch and returns the node's answer, which may be anything that JSON can express."""
         body = json.dumps(batch).encode()
         try:
             at = URI(str(self.endpoint_uri))

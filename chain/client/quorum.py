@@ -42,7 +42,7 @@ class EndpointBackoff:
         self._until = 0.0
 
     @property
-    def rests(self) -> bool:
+    def is_backing_off(self) -> bool:
         """Whether the endpoint failed recently, so that other endpoints are asked before it."""
         return self._now() < self._until
 
@@ -77,7 +77,9 @@ class EndpointAnswer(NamedTuple, Generic[T]):
     key: Any
     """Value by which answers are compared: two answers agree if their keys are equal."""
     value: T | None
+    """The value; None if the endpoint refused."""
     refusal: ChainReverted | RpcRefused | None
+    """The refusal; None if the endpoint gave a value."""
 
 
 class QuorumClient:
@@ -91,7 +93,7 @@ class QuorumClient:
             raise ConfigurationError("chain", "the endpoints are of different chains: name endpoints of one chain")
         self.chain_id = endpoints[0].chain_id
         self._quorum = quorum
-        self._rests = [EndpointBackoff(place, endpoint, now) for place, endpoint in enumerate(endpoints)]
+        self._endpoints = [EndpointBackoff(place, endpoint, now) for place, endpoint in enumerate(endpoints)]
 
     # --- reads ---
 
@@ -135,10 +137,12 @@ class QuorumClient:
         return self._logs(to_block, lambda node: node.logs_of(contracts, from_block, to_block))
 
     def _logs(self, to_block: int, read: Callable[[ChainClient], list[Log]]) -> list[Log]:
+        """Reads events on which a quorum agrees. Raises `NoAgreement` if the last block was replaced while they were read."""
         last = self.block(to_block)
 
         def ask(node: ChainClient) -> tuple[Block, list[Log]]:
-            node.block(to_block)  # before the events: an endpoint that gets this block only meanwhile has given too few
+            # Read the block before the events: an endpoint that got the block only in between has given too few events.
+            node.block(to_block)
             found = read(node)
             return node.block(to_block), found
 
@@ -163,7 +167,8 @@ class QuorumClient:
         return self._agreed(f"receipts of block {number}", lambda node: node.raw_receipts(number))[0]
 
     def calldata(self, transaction: Digest) -> Calldata | None:
-        """Reads address and calldata of a transaction, on which a quorum agrees. Returns None if a quorum does not have it."""
+        """Reads address and calldata of a transaction, on which a quorum agrees. Returns None if a quorum answers that it does
+        not have the transaction."""
         return self._agreed("transaction", lambda node: node.calldata(transaction))[0]
 
     def balance(self, account: Address, block: str | dict[str, Any]) -> int:
@@ -199,7 +204,7 @@ class QuorumClient:
             return node.estimate(request)
 
         self._agreed("estimate", ask, lambda gas: None)
-        heard: list[EndpointAnswer[int]] = self._each("estimate", lambda node: _hear(node, ask, lambda gas: gas))
+        heard: list[EndpointAnswer[int]] = self._each("estimate", lambda node: _answer_of(node, ask, lambda gas: gas))
         # The largest estimate is not used: an absurd limit times the offered fee would be more than the account has.
         gas = sorted(each.value for each in heard if each.value is not None)
         if not gas:
@@ -240,7 +245,7 @@ class QuorumClient:
         silent: dict[int, BytewiseError] = {}
         for rest in self._order():
             try:
-                said[rest.place] = rest.ask(lambda node: _hear(node, ask, key))
+                said[rest.place] = rest.ask(lambda node: _answer_of(node, ask, key))
             except (Unavailable, ConfigurationError) as error:
                 silent[rest.place] = error
                 continue
@@ -262,7 +267,7 @@ class QuorumClient:
         heard: list[T] = []
         silent: dict[int, BytewiseError] = {}
         for rest in self._order():
-            if rest.rests and len(heard) >= self._quorum:
+            if rest.is_backing_off and len(heard) >= self._quorum:
                 break
             try:
                 heard.append(rest.ask(ask))
@@ -275,7 +280,7 @@ class QuorumClient:
     def _disagreement(
         self, what: str, said: Mapping[int, EndpointAnswer[Any]], silent: Mapping[int, BytewiseError]
     ) -> BytewiseError:
-        """Returns `NoAgreement`. If a quorum is on another chain, returns the error for that, as with one endpoint."""
+        """Returns `NoAgreement`, or `OtherChain` if a quorum of endpoints is on another chain."""
         elsewhere = [each for each in silent.values() if isinstance(each, OtherChain)]
         if len(elsewhere) >= self._quorum:
             return elsewhere[0]
@@ -286,7 +291,7 @@ class QuorumClient:
     def _order(self) -> list[EndpointBackoff]:
         """Returns the endpoints in the order of asking: those in a backoff last, faster ones before slower ones. A slow endpoint
         is asked only if it is needed."""
-        return sorted(self._rests, key=lambda rest: (rest.rests, rest.took_s))
+        return sorted(self._endpoints, key=lambda rest: (rest.is_backing_off, rest.took_s))
 
     def _report(self, what: str, places: Sequence[int]) -> None:
         for place in places:
@@ -295,7 +300,7 @@ class QuorumClient:
             telemetry.log("chain.disagreed", what=what, endpoints=",".join(str(place) for place in sorted(places)))
 
 
-def _hear(node: ChainClient, ask: Callable[[ChainClient], T], key: Callable[[T], Any]) -> EndpointAnswer[T]:
+def _answer_of(node: ChainClient, ask: Callable[[ChainClient], T], key: Callable[[T], Any]) -> EndpointAnswer[T]:
     try:
         value = ask(node)
     except ChainReverted as error:

@@ -2,7 +2,7 @@
 
 `TryAgain`: no answer, a broken answer or a busy node. `RpcRefused`: the node refuses. `ChainReverted`: a revert, with its
 decoded custom error. A view with a broken answer is repeated once. Nothing else is repeated, because the caller tries again in
-its next tick. Callers encode arguments outside `reading_answer`, since a mistake in them is ours and not the node's.
+its next tick. Callers encode arguments outside `reading_answer`, because a mistake in an argument is not the node's.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,10 +65,13 @@ class Inclusion(NamedTuple):
     number: int
     """Number of the transaction's block."""
     block_hash: Digest
+    """Hash of the transaction's block."""
     succeeded: bool
     """Whether the transaction did not revert."""
     gas_used: int
+    """Gas that the transaction used."""
     transaction: Digest
+    """Hash of the transaction."""
     gas_price_wei: int
     """Price that the transaction paid per gas, including the tip."""
 
@@ -81,6 +84,7 @@ class Read(NamedTuple):
     method: str
     """Method of JSON-RPC."""
     params: tuple[Any, ...]
+    """Parameters of the method."""
     decode: Callable[[Any], Any]
     """Converts the node's answer into the result."""
     number: int | None = None
@@ -104,6 +108,7 @@ class Calldata(NamedTuple):
     to: Address | None
     """Address that was called; None if the transaction creates a contract."""
     data: bytes
+    """Calldata of the transaction."""
 
 
 class ChainClient:
@@ -200,7 +205,8 @@ class ChainClient:
             return [hex_bytes(answer) for answer in answers]
 
     def slot_proof(self, at: Address, slot: int, block: str | dict[str, Any]) -> SlotProof:
-        """Reads the proof of a storage word at a block. Most nodes have state of some hundred blocks, archive nodes of all."""
+        """Reads the proof of a storage word at a block. Most nodes have the state of only some hundred
+        blocks. Archive nodes have the state of all blocks."""
         raw = self.rpc("eth_getProof", at, [f"0x{slot:064x}"], block)
         with reading_answer("eth_getProof"):
             (found,) = raw["storageProof"]
@@ -361,7 +367,7 @@ def _decoded(read: Read, answer: Any) -> Any:
 
 def _viewed(view: View, raw: Any) -> Any:
     if raw == "0x":
-        # Every node answers so for an address without code.
+        # Every node gives this answer for an address without code.
         name = f"{view.contract}.{view.function}"
         raise BrokenAnswer("chain", f"{name}: an empty answer: the contract is not in that block, or the node has not its state")
     with reading_answer(f"{view.contract}.{view.function}"):

@@ -36,6 +36,7 @@ class BondPoolState(NamedTuple):
     """The state of a bond pool at the newest block."""
 
     terms: PoolTerms
+    """The fixed terms of the pool."""
     dispute: Digest
     """Id of the one dispute that the pool's receipt can have."""
     contributed_wei: int
@@ -53,6 +54,7 @@ class PoolShare(NamedTuple):
     """One contributor's part of a pool, in wei."""
 
     contributed_wei: int
+    """The contributor's part of the bond."""
     claimable_wei: int
     """Amount that `claim` would pay the contributor now; 0 before the challenge."""
 

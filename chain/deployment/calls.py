@@ -9,8 +9,8 @@ from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import Address, Blob
 from chain.client.access import Chain
 from chain.client.address_book import address_of
-from chain.client.error_rules import as_rule
 from chain.client.rpc import at_number
+from chain.client.simulation import as_rule
 from chain.deployment.plan import code
 from chain.sending.transactions import TX_GAS_CAP, TransactionCall
 
@@ -27,8 +27,11 @@ class ContractCall(NamedTuple):
     contract: str
     """Name of the contract. It selects address and code: `ShortTimelock` and `LongTimelock` have the same code."""
     function: str
+    """Name of the function."""
     arguments: tuple[Any, ...] = ()
+    """Arguments in the order of the contract's ABI."""
     value_wei: int = 0
+    """Wei that the call sends to the contract."""
     at: Address | None = None
     """Address of the contract; None for the address in the address book."""
 
@@ -58,7 +61,7 @@ def call_of(signer: Signer, network: Network, act: ContractCall) -> TransactionC
     return TransactionCall(signer, act.target(network), data, act.value_wei, gas)
 
 
-def measured(client: Chain, network: Network, signer: Signer, act: ContractCall) -> TransactionCall:
+def estimated_call(client: Chain, network: Network, signer: Signer, act: ContractCall) -> TransactionCall:
     """Returns the call as a transaction. Its gas limit is one and a half times the node's estimate, at most `TX_GAS_CAP`.
 
     If the contract refuses the call, raises the error that `as_rule` finds for the refusal.

@@ -23,7 +23,7 @@ from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Digest, add
 from chain.client.access import Chain
 from chain.client.address_book import code_hashes, field_of, verify_code
 from chain.client.blocks import header_rlp
-from chain.client.error_rules import as_rule
+from chain.client.simulation import as_rule
 from chain.deployment.calls import CALL_GAS, DOCUMENT_GAS_PER_BYTE, ContractCall, call_of
 from chain.deployment.deployment_check import verify_options, verify_role_holders
 from chain.deployment.lengths import lengths_of, verify_lengths
@@ -38,8 +38,7 @@ from chain.deployment.plan import (
     names,
     steps,
 )
-from chain.sending.fees import fees_at
-from chain.sending.transactions import TX_GAS_CAP, TransactionCall, send_all
+from chain.sending.transactions import TX_GAS_CAP, TransactionCall, fees_at, send_all
 
 # Calls that the guardian and the curator may make at once (`Charter`). Calls about key epochs of a ceremony are in
 # `chain.acts.epochs`.
@@ -143,17 +142,20 @@ class ItemProposal(NamedTuple):
     """A proposal of an environment or a model."""
 
     digest: Digest
+    """Digest of the environment, or the model id."""
     pool: Digest
     """Pool that judges an environment; zero for a model."""
     vectors: Digest
     """Digest of the vectors that certifiers must reproduce."""
     document: bytes
+    """Bytes of the environment, or of the model's manifest."""
 
 
 class RehearsedStep(NamedTuple):
     """A deployment step that was not sent, with the gas that it would take."""
 
     step: DeploymentStep
+    """The step."""
     at: Address
     """Address that the step's contract will have."""
     limit: int
@@ -166,13 +168,17 @@ class Joiner(NamedTuple):
     """An account that deposits stake and registers: an operator with its endpoint, or a verifier of a pool with its machine."""
 
     signer: LocalSigner
+    """Key of the account."""
     stake_wei: int
     """Stake to deposit in wei; 0 if EigenLayer has the stake."""
     endpoint: str | None
     """Endpoint of an operator; None for a verifier."""
     pool: Digest = ZERO_DIGEST
+    """Pool that a verifier joins."""
     platform_id: Digest = ZERO_DIGEST
+    """Id of a verifier's machine."""
     measurement: Digest = ZERO_DIGEST
+    """Measurement of a verifier's enclave."""
 
 
 def survey(
@@ -286,7 +292,7 @@ def rehearse(client: Chain, site: DeploymentPlan, taken: int = 0) -> list[Rehear
     return found
 
 
-def most_wei(client: Chain, site: DeploymentPlan, taken: int = 0) -> int:
+def largest_cost_wei(client: Chain, site: DeploymentPlan, taken: int = 0) -> int:
     """Returns the largest amount of wei that `send_steps` can spend: all gas limits at the offered fee."""
     gas = sum(gas_limit(each) for each in steps(site)[taken:])
     return gas * fees_at(client.head().base_fee_wei).max_fee

@@ -11,9 +11,8 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
 from bytewise.protocol.units import ZERO_ADDRESS, Address
 from chain.client.access import Chain
-from chain.client.artifacts import interface
+from chain.client.artifacts import from_struct, interface
 from chain.client.rpc import BrokenAnswer, reading_answer
-from chain.client.structs import from_struct
 from chain.deployment.plan import TREE, DeploymentPlan, EigenLayerSettings, code
 from chain.reads.roles import ROLES
 
@@ -91,6 +90,7 @@ def verify_operator_set(client: Chain, site: DeploymentPlan, stake: EigenLayerSe
 
 
 def _verify_delay(stake: EigenLayerSettings, name: str, blocks: int) -> None:
+    """Raises `ConfigurationError` with advice if a delay of EigenLayer is shorter than `horizon` blocks."""
     if blocks >= stake.horizon:
         return
     dispute = stake.horizon - stake.max_age
@@ -125,8 +125,11 @@ class _ExpectedAnswer(NamedTuple):
     what: str
     """Words for messages: what the option decides."""
     wanted: Any
+    """The answer that the view must give."""
     function: str
+    """Name of the view."""
     arguments: tuple[Any, ...] = ()
+    """Arguments of the view."""
     artifact: str = ""
     """Name of the compiled contract, if it differs from `contract`."""
 
@@ -152,6 +155,7 @@ def verify_role_holders(client: Chain, site: DeploymentPlan) -> None:
 
 
 def _verify(client: Chain, site: DeploymentPlan, choice: _ExpectedAnswer) -> None:
+    """Raises `ConfigurationError` unless the view gives the expected answer."""
     at, name = site.at[choice.contract], choice.artifact or code(choice.contract).name
     try:
         found = client.call(name, at, choice.function, *choice.arguments, block="latest")
@@ -198,6 +202,7 @@ def _restaking(stake: EigenLayerSettings) -> Iterator[_ExpectedAnswer]:
 
 
 def _expected_answers(site: DeploymentPlan) -> Iterator[_ExpectedAnswer]:
+    """Yields the answers that the options of this deployment decide."""
     shape, vote = site.shape, site.vote
     prices = (shape.least_price_wei, shape.most_price_wei, shape.target, shape.price_epoch_s)
     yield _ExpectedAnswer("Params", "the parameters", site.params, "get", (1,))

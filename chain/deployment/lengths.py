@@ -1,4 +1,4 @@
-"""Checks whether the lengths in blocks and the lengths in seconds of a network fit each other.
+"""Checks that a network's lengths in blocks (stake epochs, seeds) fit its lengths in seconds (windows and phases of disputes).
 
 No contract can make these checks, because it does not know the seconds of a block or the future tree of a pool. The deployer and
 voters know both.

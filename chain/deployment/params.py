@@ -35,7 +35,7 @@ DEVNET = ParamSet(
 """Parameters of a network on one machine with one-second blocks. Its disputes end in minutes."""
 
 
-def changed(params: ParamSet, changes: Mapping[str, Any]) -> ParamSet:
+def with_changes(params: ParamSet, changes: Mapping[str, Any]) -> ParamSet:
     """Returns a copy of the set with some parameters replaced, for example `{"times": {"window": 60}}`.
 
     Raises `ConfigurationError`, which names the parameter, if it is unknown or has another type. The contract checks bounds.
@@ -49,7 +49,7 @@ def changed(params: ParamSet, changes: Mapping[str, Any]) -> ParamSet:
     return dataclasses.replace(params, **parts)
 
 
-def complete(values: Mapping[str, Any]) -> ParamSet:
+def complete_params(values: Mapping[str, Any]) -> ParamSet:
     """Returns the set with exactly these values. Raises `ConfigurationError`, which names the parameters, if any is missing,
     unknown or of another type."""
     missing = [
@@ -60,7 +60,7 @@ def complete(values: Mapping[str, Any]) -> ParamSet:
     ]
     if missing:
         raise ConfigurationError("parameters", f"missing {', '.join(missing)}")
-    return changed(DEVNET, values)
+    return with_changes(DEVNET, values)
 
 
 def read_changes(path: Path) -> Mapping[str, Any]:

@@ -9,8 +9,7 @@ from typing import Any
 
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.units import ZERO_ADDRESS, Address, Blob, Digest
-from chain.client.artifacts import Interface, interface
-from chain.client.structs import to_struct
+from chain.client.artifacts import Interface, interface, to_struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +228,7 @@ def _stake(site: DeploymentPlan) -> tuple[Any, ...]:
 
 
 def _money(site: DeploymentPlan) -> dict[str, tuple[Any, ...]]:
+    """Returns the constructor arguments of the contracts for parameters, money and stake."""
     at, shape = site.at, site.shape
     authority, params, guardian = at["AccessManager"], at["Params"], at["Guardian"]
     prices = (shape.least_price_wei, shape.most_price_wei, shape.target, shape.price_epoch_s)
@@ -245,6 +245,7 @@ def _money(site: DeploymentPlan) -> dict[str, tuple[Any, ...]]:
 
 
 def _court(site: DeploymentPlan) -> dict[str, tuple[Any, ...]]:
+    """Returns the constructor arguments of the contracts for receipts, disputes, keys and audits, and of `Lens`."""
     at = site.at
     authority, params, guardian, registry = at["AccessManager"], at["Params"], at["Guardian"], at["Registry"]
     vault, ledger, epochs, anchor = at["StakeVault"], at["Ledger"], at["KeyEpochs"], at["ReceiptAnchor"]
@@ -268,6 +269,7 @@ def _court(site: DeploymentPlan) -> dict[str, tuple[Any, ...]]:
 
 
 def _governance(site: DeploymentPlan) -> dict[str, tuple[Any, ...]]:
+    """Returns the constructor arguments of the contracts for governance."""
     at, vote = site.at, site.vote
     governor = (vote.delay_blocks, vote.period_blocks, vote.threshold, vote.quorum_percent)
     return {
@@ -282,6 +284,7 @@ def _governance(site: DeploymentPlan) -> dict[str, tuple[Any, ...]]:
 
 
 def _establish(site: DeploymentPlan) -> DeploymentStep:
+    """Returns the call of `Charter` that assigns all roles. After it the deployer has no power."""
     governed = [
         site.at[name] for name in ("Params", "Guardian", "Ledger", "StakeVault", "Registry", "KeyEpochs", "FeeMarket", "Breaker")
     ]
@@ -290,6 +293,7 @@ def _establish(site: DeploymentPlan) -> DeploymentStep:
 
 
 def _wires(site: DeploymentPlan) -> list[tuple[str, tuple[Address, ...]]]:
+    """Returns the arguments of each contract's wiring call, which names contracts that did not exist when it was created."""
     at = site.at
     trees = [(TREE + pool.hex(), (at["Registry"],)) for pool in site.pools]
     return [

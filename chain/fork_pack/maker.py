@@ -35,7 +35,9 @@ class MadePack(NamedTuple):
     """The bytes of a pack, and the ended disputes of which it has no capsule."""
 
     data: bytes
+    """Bytes of the pack."""
     without_capsule: tuple[Digest, ...]
+    """Ids of the ended disputes for which the node could not make a capsule."""
 
 
 def make_pack(reader: SnapshotReader, network: Network, block: int) -> MadePack:
@@ -77,6 +79,7 @@ def _account(chain: Chain, network: Network, account: Address, block: int) -> Ac
 
 
 def _pool_table(reader: SnapshotReader, network: Network, pool: Digest, tree: Address, block: int) -> PoolTable:
+    """Reads the stake tree of one pool. Raises `TryAgain` if the weights from events contradict the sums of the tree."""
     state = reader.pool(pool, block)
     logs = reader.client.logs("StakeTree", tree, ["UnitsSet"], int(network.deploy_block), block)
     with reading_answer("UnitsSet"):

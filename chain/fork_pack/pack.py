@@ -1,7 +1,7 @@
 """The file format of a fork pack, and its verification without a node. A pack is a ZIP file, not compressed, of canonical JSON.
 
-The same state gives the same bytes, so two people can compare packs by one digest. Nothing in a pack is signed: its stake table
-is what one node reported at one block. Anybody with a node that has this block can make the pack again.
+The same state gives the same bytes, so two people can compare packs by one digest. Nothing in a pack is signed: it has the state
+that one node reported at one block. Anybody with a node that has this block can make the pack again.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.statements import Vote
 from bytewise.protocol.units import U64, U256, Address, Digest, hex0x
-from chain.capsule.deployment import deployment_of
+from chain.capsule.facts import deployment_of
 from chain.capsule.report import Result
 from chain.capsule.schema import SUFFIX
 from chain.capsule.verification import Trust, verify_capsule
@@ -156,9 +156,13 @@ class ForkPack(NamedTuple):
     """The content of a pack that verifies."""
 
     manifest: PackManifest
+    """The list of files, with the block."""
     network: Network
+    """The address book."""
     stake: StakeTable
+    """All stake at the block."""
     files: Mapping[str, bytes]
+    """Every file of the pack except the manifest, by its path."""
 
 
 def sums_of_node(word: int) -> tuple[int, ...]:
@@ -218,6 +222,8 @@ def _verify_files(manifest: PackManifest, files: Mapping[str, bytes]) -> None:
 
 
 def _verify_stake(network: Network, stake: StakeTable) -> None:
+    """Raises `PackRejected` unless the stake tables have the pools of the address book, and places, accounts and epochs are
+    consistent."""
     if [(each.pool, each.tree) for each in stake.pools] != [(each.digest, each.tree) for each in network.pools]:
         raise PackRejected(True, f"{STAKE} does not have the pools of the address book")
     for table in stake.pools:
@@ -250,7 +256,7 @@ def _verify_accounts(network: Network, stake: StakeTable) -> None:
                 raise PackRejected(True, f"{STAKE}: {told}")
 
 
-# The form of the documents that are no records: the classes that a node's events are read into.
+# `disputes.json` is no record. Its form follows from the classes into which `CourtHistory` reads events.
 
 _EVENTS: Mapping[str, type] = {
     "opened": DisputeOpenedEvent, "drawn": SeatsDrawnEvent, "commitments": CommitEvent, "certificates": CertificateEvent,
@@ -305,6 +311,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _verify_capsules(network: Network, manifest: PackManifest, files: Mapping[str, bytes], ended: Mapping[Digest, str]) -> None:
+    """Raises `PackRejected` unless each capsule verifies at the pack's block and shows the verdict that `disputes.json` has."""
     trust = Trust(frozenset({deployment_of(network).digest}), manifest.block_hash)
     for name in sorted(files.keys() - set(FIXED)):
         report = verify_capsule(files[name], trust)
@@ -341,6 +348,7 @@ _UNREADABLE = (
 
 
 def _unzipped(data: bytes) -> dict[str, bytes]:
+    """Returns the files of a pack by name. Raises `PackRejected` unless `_zipped` gives exactly these bytes for them."""
     if len(data) > MAX_BYTES:
         raise PackRejected(False, f"larger than {MAX_BYTES} bytes")
     try:

@@ -59,7 +59,7 @@ def read_reveal(path: Path) -> AttentionReveal:
     """Reads a reveal from a file. Raises `ConfigurationError` if the file cannot be read, and `RevealRefused` if it is no
     reveal."""
     try:
-        # Of a pipe it waits for no writer.
+        # With O_NONBLOCK, opening a pipe does not wait for a writer.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise ConfigurationError(path.name, "is no regular file")
@@ -259,6 +259,7 @@ class AuditDraws:
         return audit_is_drawn(batch.beacon, test.receipt_id, who, batch.params.shares.audit_rate_bps, seats)
 
     def _batch(self, header: BatchHeader) -> "_AuditedBatch":
+        """Returns the values of a batch that decide its audits. They are read once."""
         if header.batch_id not in self._batches:
             found = self._reader.batch(header.batch_id, self._head)
             assert found is not None, "its header was read at the same block"
@@ -297,7 +298,8 @@ def auditors_in_window(reader: SnapshotReader, header: BatchHeader, window_end: 
     for log in reader.client.logs("Registry", reader.network.addresses.registry, _MOVES, header.block + 1, head):
         with reading_answer(log.event):
             who, left = Address(log.values["verifier"]), log.event == "VerifierLeft" and Digest(log.values["pool"]) == pool
-        # Pauses only add to the difference of time and clock: the clock of that block was surely past the end.
+        # The difference between chain time and protocol clock never shrinks, and `end` has the newest difference. So in a block
+        # after `end` the clock was past the end of the window.
         if who not in seen and left and reader.client.block(log.block).timestamp > end:
             members.add(who)
         seen.add(who)
@@ -309,7 +311,7 @@ def _compromised_by(reader: SnapshotReader, header: BatchHeader, end: int, head:
     the batch."""
     if reader.is_open_for_audits(int(header.key_epoch), head):
         return False
-    # What was signed before a compromise may be anchored after it.
+    # Receipts that were signed before a compromise may be anchored after it, so the events of all blocks are read.
     first, epochs = int(reader.network.deploy_block), reader.network.addresses.key_epochs
     for log in reader.client.logs("KeyEpochs", epochs, ("EpochMoved",), first, head):
         with reading_answer(log.event):

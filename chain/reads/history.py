@@ -68,9 +68,13 @@ class SeatsDrawnEvent(NamedTuple):
     dispute: Digest
     round: int
     seed: Digest
+    """Seed from which the seats were drawn."""
     round_seed: Digest
+    """Seed from which each vote's round digest is computed."""
     commit_end: int
+    """End of the commit phase."""
     reveal_end: int
+    """End of the reveal phase."""
     block: int
 
 
@@ -78,26 +82,42 @@ class CertificateEvent(NamedTuple):
     """Event: the contract accepted a verdict certificate, with its finding and the mask of its seats."""
 
     finding: Finding
+    """The finding that the members signed."""
     signers: int
+    """Bit mask of the seats for which the certificate counts: those that signed and had not revealed their votes directly."""
     block: int
+    """Number of the event's block."""
 
 
 class DisputeEndedEvent(NamedTuple):
     """Event: a dispute ended and its money was split, in wei. Seats are paid and charged afterwards (`SeatSettledEvent`)."""
 
     dispute: Digest
+    """Id of the dispute."""
     verdict: Verdict
+    """The final verdict."""
     bond: int
+    """The challenger's bond."""
     appeal_bond: int
+    """The appellant's bond."""
     advanced: int
+    """Amount that the treasury advanced for rounds after the first."""
     slashed: int
+    """Amount that was taken from the operator's stake."""
     to_challenger: int
+    """Share of the challenger."""
     to_appellant: int
+    """Share of the appellant."""
     to_operator: int
+    """Share of the operator."""
     to_verifiers: int
+    """Amount that is set aside for seats."""
     repaid: int
+    """Amount that the treasury got back."""
     burned: int
+    """Amount that was burned, without penalties of seats."""
     block: int
+    """Number of the event's block."""
 
     @property
     def sums(self) -> bool:

@@ -1,11 +1,13 @@
-"""Typed reads of the network, each at one named block. One call of `Lens` reads everything that a decision needs."""
+"""Typed reads of the network, each at one named block. One call of `Lens` reads everything that a decision needs.
+
+`RegistryDocuments` finds environments, model manifests and appraisal policies in the events of the registry.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.court.commitments import dispute_id
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.audits import AuditStage, PostedAudit
 from bytewise.protocol.decisions.demands import DemandKind, DemandRecord
@@ -19,123 +21,20 @@ from bytewise.protocol.decisions.snapshot import (
     Seat,
     Snapshot,
 )
-from bytewise.protocol.errors.actors import ChainReverted, TryAgain
-from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.keys.epochs import EpochOnChain, EpochState, ReleaseView
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors.actors import ChainReverted
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.records import UnknownEnvironment
+from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import BatchHeader, SignedLeaf, SignedReceipt
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest
 from chain.client.access import Chain
-from chain.client.artifacts import View, interface
+from chain.client.artifacts import Log, View, from_struct, interface
 from chain.client.rpc import at_hash, at_number, reading_answer
-from chain.client.structs import from_struct
 from chain.reads import records
-from chain.reads.epoch_endpoints import epoch_on_chain, pinned_epoch
+from chain.reads.key_epochs import KeyEpochReader
 from chain.reads.records import Membership, MoneyTotals, PoolMember, PoolState, RegistryItem, RestakedTotals
-from chain.reads.restaking import RestakingReader
-from chain.reads.share_history import share_history
-
-
-class KeyEpochReader(RestakingReader):
-    """Reads key epochs, and all facts that a release decision needs."""
-
-    def final(self) -> int | None:
-        """Returns the number of the newest final block, at which shards decide.
-
-        Returns None until a final block has the contract `KeyEpochs`. A deployment takes many blocks: `deploy_block` and the
-        blocks after it do not have its contracts yet.
-        """
-        number = self.client.head("finalized").number
-        (code,) = self.client.codes([self.network.addresses.key_epochs], at_number(number))
-        return number if code else None
-
-    def final_policy(self) -> Digest | None:
-        """Returns the digest of the appraisal policy in force at the newest final block, at which shards decide. Returns None if
-        no final block has one."""
-        final = self.final()
-        if final is None:
-            return None
-        raw = self.client.call("Registry", self.network.addresses.registry, "policyDigest", block=at_number(final))
-        with reading_answer("policy"):
-            return Digest(raw) if any(raw) else None
-
-    def epoch(self, epoch: int, block: int) -> EpochRecord:
-        """Returns a key epoch: endpoints from the address book, all other values as the chain has them at this block.
-
-        Raises `UnknownKeyEpoch` if the chain does not have the epoch. Raises `TryAgain` if the book does not list it or lists
-        other holders. Raises `ConfigurationError` if another value of the book differs from the chain.
-        """
-        return pinned_epoch(epoch, self._epoch(epoch, block), self.network.epoch)
-
-    def epoch_on_chain(self, epoch: int, block: int) -> EpochOnChain:
-        """Reads a key epoch from the chain, even if the address book does not list it."""
-        return epoch_on_chain(self._epoch(epoch, block))
-
-    def epoch_state(self, epoch: int, block: int) -> EpochState:
-        """Reads the state of a key epoch at a block; NONE if there is no such epoch."""
-        raw = self._epoch(epoch, block)
-        with reading_answer("epoch state"):
-            return EpochState(raw["state"])
-
-    def is_open_for_audits(self, epoch: int, block: int) -> bool:
-        """Returns whether shards and the contract `Audits` accept audits of a key epoch at a block. Returns False if there is no
-        such epoch."""
-        return bool(
-            self.client.call("KeyEpochs", self.network.addresses.key_epochs, "isOpenForAudits", epoch, block=at_number(block))
-        )
-
-    def shares_dealt_at(self, epoch: int, block: int) -> int | None:
-        """Returns the Unix second of the block in which the newest shares of an ACTIVE key epoch came into force. Returns None
-        in any other state.
-
-        It reads the events of `KeyEpochs` since the deployment. Raises `TryAgain` if the node does not have these events.
-        """
-        if self.epoch_state(epoch, block) is not EpochState.ACTIVE:
-            return None
-        history = share_history(self.client, self.network, epoch, block)
-        if not history:
-            raise TryAgain(
-                "chain", f"does not show when the shares of key epoch {epoch} were dealt; use a node that keeps all events"
-            )
-        return int(history[-1].since)
-
-    def is_open_for_disputes(self, epoch: int, block: int) -> bool:
-        """Returns whether a dispute may still need the key of an epoch at a block. Returns False if there is no such epoch."""
-        return bool(
-            self.client.call("KeyEpochs", self.network.addresses.key_epochs, "isOpenForDisputes", epoch, block=at_number(block))
-        )
-
-    def release_view(self, voter: Address, epoch: int, dispute: Digest | None, receipt_id: Digest) -> ReleaseView:
-        """Reads all facts from which a shard decides about a ticket, at the newest block of the configured finality.
-
-        It takes two round trips: the block, then all views at its hash. The found dispute has receipt id zero if it is about
-        another receipt than `receipt_id`. Raises the errors of `epoch`, but accepts an unknown epoch.
-        """
-        seen, lens = self.client.head(self._tag), ("Lens", self.network.addresses.lens)
-        views = [View(*lens, "snapshot", (voter, [])), View(*self._epoch_info, (epoch,))]
-        if dispute is not None:
-            views.append(View(*lens, "disputeView", (dispute,)))
-        seen_raw, raw, *disputes = self.client.views(views, at_hash(seen.hash))
-        key = epoch_on_chain(raw)
-        record = None if key.state is EpochState.NONE else pinned_epoch(epoch, raw, self.network.epoch)
-        with reading_answer("release view"):
-            receipt = ZERO_DIGEST if dispute is None else self._receipt_of(dispute, receipt_id)
-            found = next((records.dispute(each, receipt) for each in disputes if each["phase"]), None)
-            return ReleaseView(seen.number, records.snapshot(seen_raw, seen.hash), key, record, found)
-
-    def _receipt_of(self, dispute: Digest, receipt_id: Digest) -> Digest:
-        """Returns the receipt's id if the dispute is about this receipt, else zero. The dispute's id is a hash of its receipt's
-        id."""
-        return receipt_id if dispute_id(self.network.disputes_domain, receipt_id) == dispute else ZERO_DIGEST
-
-    def _epoch(self, epoch: int, block: int) -> Mapping[str, Any]:
-        raw: Mapping[str, Any] = self.client.call(*self._epoch_info, epoch, block=at_number(block))
-        return raw
-
-    @property
-    def _epoch_info(self) -> tuple[str, Address, str]:
-        return "KeyEpochs", self.network.addresses.key_epochs, "epochInfo"
-
 
 DISPUTES_PER_CALL = 32
 """Largest number of disputes in one call. Each takes some 400,000 gas at 31 seats, which together is below any node's cap for
@@ -457,3 +356,51 @@ def _answer(values: Mapping[str, Any]) -> Blob:
     if values["kind"] == DemandKind.LIST:
         answer = interface("Demands").arguments("answerList", answer)[1]
     return Blob(answer)
+
+
+class RegistryDocuments:
+    """Environments, model manifests and appraisal policies by digest, and the registered operators (`ports.Documents`).
+
+    Anybody may propose any bytes under any digest. `environment` compares the digest itself. The caller of `model_manifests` and
+    `policy_document` must compare it.
+    """
+
+    def __init__(self, reader: SnapshotReader) -> None:
+        self._reader = reader
+
+    def environment(self, digest: Digest, to_block: int) -> Environment:
+        """Returns the environment with this digest. Raises `UnknownEnvironment` if no proposed document hashes to it."""
+        for document in self._proposed(digest, to_block):
+            try:
+                found = decode(Environment, document)
+            except BytewiseError:
+                continue
+            if found.digest == digest:
+                return found
+        raise UnknownEnvironment("environment", digest.hex(), "no document of it")
+
+    def model_manifests(self, model_id: Digest, to_block: int) -> tuple[bytes, ...]:
+        """Returns every manifest that was proposed for a model. The caller chooses the one with the right digest."""
+        return self._proposed(model_id, to_block)
+
+    def policy_document(self, digest: Digest, to_block: int) -> bytes:
+        """Returns the bytes of an appraisal policy; the caller checks their digest. Raises `UnknownEnvironment` if none was
+        published."""
+        found = [log.values["document"] for log in self._registry("PolicySet", to_block) if log.values["digest"] == digest]
+        if not found:
+            raise UnknownEnvironment("policy", digest.hex(), "no document of it")
+        return bytes(found[-1])
+
+    def operators(self, to_block: int) -> dict[Address, str]:
+        """Returns the registered operators, each with its newest endpoint."""
+        logs = self._registry("OperatorRegistered", to_block)
+        return {Address(log.values["operator"]): log.values["endpoint"] for log in logs}
+
+    def _proposed(self, digest: Digest, to_block: int) -> tuple[bytes, ...]:
+        logs = self._registry("ItemProposed", to_block)
+        return tuple(bytes(log.values["document"]) for log in logs if log.values["digest"] == digest)
+
+    def _registry(self, event: str, to_block: int) -> list[Log]:
+        network = self._reader.network
+        where = ("Registry", network.addresses.registry)
+        return self._reader.client.logs(*where, [event], network.deploy_block, to_block)

@@ -22,8 +22,7 @@ from bytewise.protocol.decisions.snapshot import (
 from bytewise.protocol.records.receipt import BatchHeader, EmptyLeaf, Receipt, SignedLeaf
 from bytewise.protocol.records.statements import AuditResult, Verdict
 from bytewise.protocol.units import U8, U32, U64, Address, Blob, Digest
-from chain.client.artifacts import Log
-from chain.client.structs import from_struct
+from chain.client.artifacts import Log, from_struct
 
 # Call every function inside `reading_answer`.
 
@@ -184,11 +183,18 @@ class RegistryItem:
     """An environment or a model in the registry."""
 
     status: Status
+    """Status of the item."""
     pool: Digest
+    """Pool that judges an environment; zero for a model."""
     vectors: Digest
+    """Digest of the golden vectors' results that certifiers must reproduce."""
     certified: int
+    """Weight of the verifiers that certified the item, in units of stake. For a model, of all pools."""
     certify_until: int
+    """Last second of the protocol clock in which verifiers can certify the item."""
     anchor_until: int
+    """Last second of the protocol clock in which batches of the item can be anchored: the largest number while the item is
+    ACTIVE, 0 before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,14 +202,23 @@ class PoolState:
     """A pool and its running stake epoch, with first and last block."""
 
     pool: Digest
+    """Digest of the pool."""
     tree: Address
+    """Address of the pool's stake tree."""
     epoch: int
+    """Number of the running stake epoch."""
     epoch_start: int
+    """First block of the running stake epoch."""
     epoch_end: int
+    """Last block of the running stake epoch."""
     units: int
+    """Weight of all verifiers in the running stake epoch, in units of stake."""
     weighing: int
+    """Number of verifiers with weight from the next stake epoch on."""
     seatable: bool
+    """Whether the pool had `min_pool` verifiers with weight when a weight last changed, which the largest round needs."""
     stopped: int
+    """Seconds of the protocol clock for which the challenge windows of the pool have stood still in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +226,13 @@ class Membership:
     """The pool of a verifier, its machine and its enclave measurement."""
 
     pool: Digest
+    """Digest of the pool; zero if the account is no verifier."""
     platform_id: Digest
+    """Id of the verifier's machine. No two verifiers have the same."""
     measurement: Digest
+    """Measurement of the verifier's enclave."""
     joined_at: int
+    """Number of the block in which the verifier joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +240,15 @@ class PoolMember:
     """A verifier at its place in a pool's stake tree. `units` are its weight in the running stake epoch."""
 
     account: Address
+    """Account of the verifier."""
     place: int
+    """Number of the place in the stake tree."""
     units: int
+    """Weight in the running stake epoch, in units of stake."""
     stake: int
+    """Stake in wei."""
     verifier: Membership
+    """The account's present membership."""
 
     def may_audit(self, judging_pool: Digest, batch_block: int) -> bool:
         """Returns whether the verifier may audit the receipts of a batch (`sortition.may_audit`)."""
@@ -236,14 +260,23 @@ class MoneyTotals:
     """The sums of all money in the network at one block, in wei."""
 
     vault_balance: int
+    """Balance of the vault."""
     ledger_balance: int
+    """Balance of the ledger."""
     total_stake: int
+    """Stake of all accounts."""
     total_unbonding: int
+    """Stake of all accounts that is being withdrawn."""
     total_pots: int
+    """Money in all pots."""
     total_credits: int
+    """Money that the ledger owes to accounts."""
     treasury: int
+    """Money in the treasury."""
     total_burned: int
+    """Money that was burned. It stays in the ledger."""
     audit_pool: int
+    """Money for bounties of light audits."""
 
     @property
     def sums(self) -> bool:

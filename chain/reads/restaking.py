@@ -1,80 +1,16 @@
-"""Simulated transactions, and reads of stake that EigenLayer has.
+"""Reads of stake that EigenLayer has.
 
 Such stake exists only in a network with `EigenLayerStake` in place of its vault. For a native vault the reads return nothing.
 """
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
-from bytewise.protocol.records.receipt import Receipt, SignedReceipt
-from bytewise.protocol.signing import struct_values
-from bytewise.protocol.units import ZERO_ADDRESS, Address, Blob, Digest, address
-from chain.client.access import Chain
+from bytewise.protocol.errors.actors import ChainReverted
+from bytewise.protocol.units import ZERO_ADDRESS, Address, Digest, address
 from chain.client.address_book import address_of
-from chain.client.artifacts import Log, View, interface
-from chain.client.blocks import BlockReader
-from chain.client.error_rules import as_rule
+from chain.client.artifacts import Log, View
 from chain.client.rpc import at_hash, at_number, reading_answer
-
-
-class Simulation(BlockReader):
-    """Simulates transactions on one network, so that an account learns about a refusal before it commits money."""
-
-    def __init__(self, client: Chain, network: Network, tag: str = "latest") -> None:
-        if network.chain_id != client.chain_id:
-            raise ConfigurationError(
-                "network.json", f"is for chain {network.chain_id}, the node is on chain {client.chain_id}: change one of them"
-            )
-        super().__init__(client, tag)
-        self.network = network
-
-    def anchor_demand_refused(self, who: Address, signed: SignedReceipt, bond_wei: int, block: int) -> str | None:
-        """Returns why the chain would refuse a demand by `who` that a receipt be anchored. Returns None if the chain would
-        accept it."""
-        arguments = (struct_values(signed.receipt), signed.signature)
-        return self._refused(who, "demandAnchor", arguments, bond_wei, block)
-
-    def expiry_refused(self, who: Address, subject: Digest, block: int) -> str | None:
-        """Returns why the chain would refuse a call by `who` that ends a demand, for the first time or again. Returns None if
-        the chain would accept it."""
-        return self._refused(who, "expire", (subject,), 0, block)
-
-    def report_refused(
-        self, who: Address, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, block: int
-    ) -> str | None:
-        """Returns why the chain would refuse a report by `who` that two signed receipts have one number. Returns None if the
-        chain would accept it."""
-        arguments = (struct_values(first), first_signature, struct_values(second), signature)
-        return self._refused(who, "equivocation", arguments, 0, block)
-
-    def skip_refused(
-        self, who: Address, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], block: int
-    ) -> str | None:
-        """Returns why the chain would refuse a report by `who` that a receipt's operator skipped its number. Returns None if the
-        chain would accept it."""
-        arguments = (struct_values(receipt), signature, batch_id, proof)
-        return self._refused(who, "reportSkipped", arguments, 0, block)
-
-    def sharing_refused(self, who: Address, ref: Digest, block: int) -> str | None:
-        """Returns why the chain would refuse a call by `who` that distributes the stake which a report slashed. Returns None if
-        the chain would accept it."""
-        return self._refused(who, "collect", (ref,), 0, block)
-
-    def _refused(
-        self, who: Address, function: str, arguments: tuple[Any, ...], value_wei: int, block: int,
-        contract: str = "Demands",
-    ) -> str | None:  # fmt: skip
-        data = interface(contract).call(function, *arguments)
-        to = address_of(self.network, contract)
-        request: Mapping[str, str] = {"from": who, "to": to, "data": "0x" + data.hex(), "value": hex(value_wei)}
-        try:
-            self.client.replay(request, at_hash(self.client.block(block).hash))
-        except ChainReverted as error:
-            return str(as_rule(error))
-        return None
-
+from chain.client.simulation import Simulation, as_rule
 
 CONTRACT = "EigenLayerStake"
 

@@ -79,6 +79,8 @@ class SigningRules:
             raise SigningRefused("form", f"{len(preimage)} bytes that are no transaction, no typed data and no label of ours")
 
     def _verify_transaction(self, made: UnsignedTransaction) -> None:
+        """Raises `SigningRefused` unless the transaction is of this chain, goes to a contract of the network or only uses up a
+        nonce, and keeps all ceilings."""
         if made.chain_id != self._chain_id:
             raise SigningRefused("chain id", f"a transaction of chain {made.chain_id}, the network is on {self._chain_id}")
         uses_nonce_only = made.to == self._account and not made.data and made.value_wei == 0

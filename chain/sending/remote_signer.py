@@ -40,6 +40,8 @@ T = TypeVar("T")
 
 
 class _SignerReply(NamedTuple):
+    """The answer of the signer to one request."""
+
     status: int
     body: bytes
 
@@ -75,6 +77,8 @@ class RemoteSigner:
         return self._measured(self._find)
 
     def _measured(self, ask: Callable[[float], T]) -> T:
+        """Asks the signer within the time limit, and counts and measures the request. Raises `SignerAway` at once for a time
+        after a failure."""
         began, result = monotonic_s(), "ok"
         if began < self._not_before:
             raise SignerAway(self.name, "it did not sign a moment ago")
@@ -100,6 +104,8 @@ class RemoteSigner:
         return self._verified(preimage, reply.body)
 
     def _verified(self, preimage: Preimage, body: bytes) -> Blob:
+        """Returns the signature in an answer. Raises `SignerRefused` unless it is this account's signature of the preimage with
+        low s."""
         try:
             signature = bytes.fromhex(body.decode("ascii").strip().removeprefix("0x"))
         except ValueError:
@@ -114,6 +120,8 @@ class RemoteSigner:
         return Blob(signature)
 
     def _find(self, until: float) -> str:
+        """Returns the identifier of this account's key, which is its public key in hex. Raises `SignerRefused` if the signer does
+        not list it."""
         reply = self._asked("GET", _KEYS, None, until)
         if reply.status != httpx2.codes.OK:
             raise SignerRefused(self.name, f"does not list its keys: HTTP {reply.status}")
@@ -148,12 +156,14 @@ class RemoteSigner:
         raise SignerAway(self.name, why or f"no answer in {self._timeout_s:g} s")
 
     def _ask(self, method: str, path: str, body: dict[str, str] | None, until: float) -> _SignerReply:
+        """Makes one request, and reads the answer within the time limit and the size limit."""
         left_s = max(until - monotonic_s(), 0.001)
         with self._http.stream(method, self._url + path, json=body, timeout=left_s) as response:
             content = bytearray()
             for chunk in response.iter_bytes():
                 content += chunk
-                # The time limit of the client is for each read. A signer that sends byte after byte must not hold a tick.
+                # The time limit of the client is for each read. A signer that sends one byte after another must not delay a
+                # tick.
                 if monotonic_s() > until:
                     raise httpx2.ReadTimeout("the answer did not end in time")
                 if len(content) > MAX_ANSWER_BYTES:

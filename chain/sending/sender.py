@@ -26,17 +26,28 @@ from bytewise.service import metrics, telemetry
 from bytewise.storage.outbox import OPEN, Attempt, Intent, Outbox, OutboxItem, OutboxState, SignedTransaction
 from chain.client.access import Chain
 from chain.client.rpc import Block, Inclusion, at_number
-from chain.sending.fees import Fees, offered, outgrown, raised
-from chain.sending.transactions import EMPTY_GAS, TX_GAS_CAP, TransactionCall, fees_of, is_empty, sign, why_reverted
+from chain.sending.transactions import (
+    EMPTY_GAS,
+    TX_GAS_CAP,
+    Fees,
+    TransactionCall,
+    fees_of,
+    first_fees,
+    is_empty,
+    raised_fees,
+    sign,
+    tip_has_doubled,
+    why_reverted,
+)
 
 
 def is_past(intent: Intent, head: Block) -> bool:
-    """Returns whether the contract's deadline has passed."""
+    """Returns whether the transaction's deadline is over at block `head`, in chain time."""
     return 0 < intent.deadline < head.timestamp
 
 
-def left(intent: Intent, head: Block) -> int | None:
-    """Returns the seconds of chain time until the deadline. Returns None if there is no deadline."""
+def seconds_left(intent: Intent, head: Block) -> int | None:
+    """Returns the seconds of chain time from block `head` to the transaction's deadline. Returns None if there is no deadline."""
     return intent.deadline - head.timestamp if intent.deadline else None
 
 
@@ -59,8 +70,8 @@ def isolate_errors(function: str, step: Callable[[], None]) -> bool:
     """Takes a step for one transaction, and returns whether it succeeded. A failure is logged and counted, and the next tick
     tries again.
 
-    So the failure of one transaction does not delay other transactions. `LeaseStopped` is raised to the caller, because it
-    concerns all.
+    Thus the failure of one transaction does not delay other transactions. `LeaseStopped` passes to the caller, because it stops
+    all transactions of the account.
     """
     try:
         step()
@@ -140,14 +151,14 @@ class SenderPolicy(NamedTuple):
     final_after: int = FINAL_AFTER
     """Number of blocks after which a confirmed transaction is no longer watched."""
     bump_after_s: int = 15
-    """Seconds of wall time after a version was signed and without a receipt, after which a version with a higher fee is sent."""
+    """If a version has no receipt this many seconds of wall time after it was signed, a version with a higher fee is sent."""
     max_attempts: int = 6
     """Largest number of signed versions of one transaction. There may be more while the base fee makes the last version invalid,
     or a deadline comes close."""
     max_fee_wei: int = 500 * 10**9
     """Largest fee cap in wei per gas."""
     give_up_after_s: int = 3600
-    """Seconds of wall time after its last plan after which an unsigned transaction that still has to wait is dropped."""
+    """An unsigned transaction that still has to wait is dropped this many seconds of wall time after its row last changed."""
     replan_after_s: int = 20
     """Seconds of wall time after an unsuccessful end before the same transaction may be planned again."""
     own_nonces: int = 0
@@ -174,10 +185,10 @@ class TransactionSender:
         self._check = check
         self._classify = classify
         self._policy = policy or SenderPolicy()
-        self._suspects: dict[int, int] = {}
+        self._suspected_since: dict[int, int] = {}
         self._unmined_since: int | None = None
         """Unix second at which the first version of the oldest transaction that is in no block was signed."""
-        self._aftercare = FinalityTracker(client, outbox, self._policy.final_after)
+        self._finality = FinalityTracker(client, outbox, self._policy.final_after)
 
     def plan(self, intent: Intent, repeatable: bool = False) -> OutboxItem:
         """Plans a transaction that the caller has found to be due on the chain, and returns the outbox row of the transaction.
@@ -187,7 +198,7 @@ class TransactionSender:
         the transaction any number of times. Such a row is planned again only when its old bytes can no longer be mined.
         """
         item = self.outbox.plan(intent)
-        # A transaction that must be handed in soon is no vote; its content may change when it is decided again.
+        # A vote has no time limit for sending. The content of a transaction with such a limit may change in a new request.
         same = item.intent.calldata == intent.calldata or intent.broadcast_by > 0
         if item.state in OPEN and same and times_moved(item.intent, intent, self.outbox.lease.clock.now()):
             # A round that was drawn again, in another block, ends at another time.
@@ -235,7 +246,7 @@ class TransactionSender:
         used = self.client.nonce(self._signer.address)
         metrics.TX_NONCE.set(used)
         head = self.client.head()
-        self._aftercare.step(used, head)
+        self._finality.step(used, head)
         self._unmined_since = None
         for item in self.outbox.open_rows():
             step = self._start if item.nonce is None else self._follow
@@ -266,6 +277,7 @@ class TransactionSender:
     # --- not signed yet ---
 
     def _start(self, item: OutboxItem, used: int, head: Block) -> None:
+        """Takes the step of a planned row: signs and broadcasts the transaction, lets it wait, or ends it."""
         answer, gas, why = self._ask(item.intent)
         now = self.outbox.lease.clock.now()
         if is_past(item.intent, head) or now - item.updated_at > self._policy.give_up_after_s:
@@ -273,9 +285,9 @@ class TransactionSender:
         elif is_stale(item.intent, (), now):
             answer, why = StateAnswer.LATE, "not handed in soon enough"
         if answer is StateAnswer.GO:
-            fees = offered(head.base_fee_wei, left(item.intent, head), self._policy.max_fee_wei)
-            attempt = self.outbox.sign(item.id, used, self._maker(item.intent, gas, fees))
-            self._hand_in(item, attempt)
+            fees = first_fees(head.base_fee_wei, seconds_left(item.intent, head), self._policy.max_fee_wei)
+            attempt = self.outbox.sign(item.id, used, self._version_signer(item.intent, gas, fees))
+            self._broadcast(item, attempt)
         elif answer is not StateAnswer.WAIT:
             self._end(item, _ENDS[answer], why)
 
@@ -293,7 +305,7 @@ class TransactionSender:
         except ChainReverted as error:
             return self._classify(intent.function, error), 0, str(error)
         except RpcRefused as error:
-            # For example, too little money: this transaction waits, and later ones go on.
+            # For example, the account has too little money. This transaction waits, and later ones go on.
             telemetry.log_error("sender.not_estimated", error, function=intent.function)
             return StateAnswer.WAIT, 0, str(error)
         # Half more: a settlement or a draw costs more in a later block than in the estimated one.
@@ -302,11 +314,12 @@ class TransactionSender:
     # --- signed ---
 
     def _follow(self, item: OutboxItem, used: int, head: Block) -> None:
+        """Takes the step of a signed row: looks for its receipt, and otherwise pushes it or finds that its nonce is used."""
         # Ignore versions of an earlier nonce: a row that was planned again is a new transaction.
         attempts = tuple(each for each in self.outbox.attempts(item.id) if each.nonce == item.nonce)
         found = self._receipt(attempts, head)
         if found is not None:
-            self._suspects.pop(item.id, None)
+            self._suspected_since.pop(item.id, None)
             self._mined(item, *found, head)
             return
         if item.state is OutboxState.MINED:
@@ -314,7 +327,7 @@ class TransactionSender:
             telemetry.log("sender.reorganised", id=item.id, function=item.intent.function)
         assert item.nonce is not None, "a signed row has a nonce"
         if item.nonce < used:
-            self._suspect(item, head)
+            self._check_foreign_nonce(item, head)
             return
         self._push(item, attempts, head)
 
@@ -327,6 +340,7 @@ class TransactionSender:
         return None
 
     def _mined(self, item: OutboxItem, attempt: Attempt, receipt: Inclusion, head: Block) -> None:
+        """Notes the block of a mined version, and ends the row when the block has enough confirmations."""
         number, block_hash = receipt.number, receipt.block_hash
         if item.state is not OutboxState.MINED or item.block_hash != block_hash:
             item = self.outbox.mark(item.id, OutboxState.MINED, block_number=number, block_hash=block_hash)
@@ -345,9 +359,11 @@ class TransactionSender:
         call = TransactionCall(self._signer, intent.contract, intent.calldata, intent.value_wei, receipt.gas_used * 2)
         self._end(item, OutboxState.REVERTED, why_reverted(self.client, call, number), block_number=number, block_hash=block_hash)
 
-    def _suspect(self, item: OutboxItem, head: Block) -> None:
-        # A single check may fall between two states of a node, so a second check in a later block is needed.
-        first = self._suspects.setdefault(item.id, head.number)
+    def _check_foreign_nonce(self, item: OutboxItem, head: Block) -> None:
+        """Ends a row whose nonce is used although none of its versions is mined. Stops all sending if another process used the
+        nonce."""
+        # One node may answer two calls from two states, so a single check proves nothing: check again in a later block.
+        first = self._suspected_since.setdefault(item.id, head.number)
         if head.number <= first:
             return
         assert item.nonce is not None, "a signed row has a nonce"
@@ -360,54 +376,57 @@ class TransactionSender:
         raise LeaseStopped(lease.account, lease.stop_reason())
 
     def _push(self, item: OutboxItem, attempts: tuple[Attempt, ...], head: Block) -> None:
+        """Broadcasts a signed row again, with higher fees or as an empty transaction if that is due."""
         last, now = attempts[-1], self.outbox.lease.clock.now()
         self._unmined_since = min(self._unmined_since or now, attempts[0].signed_at)
         late = is_past(item.intent, head) or is_stale(item.intent, attempts, now)
         good = is_empty(last.raw) or not late
         # Broadcast stored bytes before making others: a crash may have come before their first broadcast.
-        if good and item.state is OutboxState.SIGNED and self._hand_in(item, last):
+        if good and item.state is OutboxState.SIGNED and self._broadcast(item, last):
             return
-        higher = self._emptied(last, head) if late else self._higher(item, attempts, head)
+        higher = self._empty_version(last, head) if late else self._raised_version(item, attempts, head)
         if higher is not None:
             last = self.outbox.replace(item.id, higher)
             metrics.TX_BUMPS.inc()
             telemetry.log("sender.fee_raised", id=item.id, attempt=last.attempt, function=item.intent.function)
-            self._hand_in(item, last)
+            self._broadcast(item, last)
         elif good and item.state is OutboxState.BROADCAST and not self.client.knows(last.tx_hash):
-            self._hand_in(item, last)
+            self._broadcast(item, last)
 
-    def _higher(self, item: OutboxItem, attempts: tuple[Attempt, ...], head: Block) -> Callable[[int], SignedTransaction] | None:
-        """Returns a maker of a version with higher fees if the last one is stuck, the transaction still makes sense and the
-        ceiling allows a valid raise; else None.
+    def _raised_version(
+        self, item: OutboxItem, attempts: tuple[Attempt, ...], head: Block
+    ) -> Callable[[int], SignedTransaction] | None:
+        """Returns a function that signs a version with higher fees for a nonce.
 
-        No node accepts bytes below the base fee, and every later transaction waits for their nonce. Then even a transaction that
-        is no longer needed is sent, and reverts in its block.
+        Returns None unless the last version is stuck, the transaction is still needed, and the ceiling allows a valid raise. No
+        node accepts a version below the base fee, and every later transaction waits for its nonce. Then the fee is raised even if
+        the transaction is no longer needed and will revert in its block.
         """
-        (old, old_gas), remaining = fees_of(attempts[-1].raw), left(item.intent, head)
-        fees = raised(old, head.base_fee_wei, remaining, self._policy.max_fee_wei)
-        invalid, hurry = old.max_fee < head.base_fee_wei, outgrown(old, remaining)
+        (old, old_gas), remaining = fees_of(attempts[-1].raw), seconds_left(item.intent, head)
+        fees = raised_fees(old, head.base_fee_wei, remaining, self._policy.max_fee_wei)
+        invalid, hurry = old.max_fee < head.base_fee_wei, tip_has_doubled(old, remaining)
         spent = len(attempts) >= self._policy.max_attempts and not (invalid or hurry)
         if fees is None or spent or not (hurry or self._is_old(attempts[-1])):
             return None
         answer, gas, _ = self._ask(item.intent)
         if answer is not StateAnswer.GO and not (invalid or item.state is OutboxState.SIGNED):
             return None
-        return self._maker(item.intent, max(gas, old_gas), fees)
+        return self._version_signer(item.intent, max(gas, old_gas), fees)
 
-    def _emptied(self, last: Attempt, head: Block) -> Callable[[int], SignedTransaction] | None:
-        """Returns a maker of an empty transaction in place of one that is too late, because later ones wait for its nonce.
-        Returns None if one was sent recently."""
+    def _empty_version(self, last: Attempt, head: Block) -> Callable[[int], SignedTransaction] | None:
+        """Returns a function that signs an empty transaction in place of one that is too late, because later transactions wait
+        for its nonce. Returns None if an empty transaction was signed recently."""
         if is_empty(last.raw) and not self._is_old(last):
             return None
         old, _ = fees_of(last.raw)
-        fees = raised(old, head.base_fee_wei, None, self._policy.max_fee_wei) or old
+        fees = raised_fees(old, head.base_fee_wei, None, self._policy.max_fee_wei) or old
         call = TransactionCall(self._signer, self._signer.address, b"", 0, EMPTY_GAS)
         return lambda nonce: SignedTransaction(*sign(self.client, call, nonce, fees))
 
     def _is_old(self, attempt: Attempt) -> bool:
         return self.outbox.lease.clock.now() - attempt.signed_at >= self._policy.bump_after_s
 
-    def _hand_in(self, item: OutboxItem, attempt: Attempt) -> bool:
+    def _broadcast(self, item: OutboxItem, attempt: Attempt) -> bool:
         """Sends a version to the node. Returns whether the node has it now."""
         try:
             self.client.broadcast(attempt.raw)
@@ -419,7 +438,7 @@ class TransactionSender:
         self.outbox.broadcast(item.id, attempt.tx_hash)
         return True
 
-    def _maker(self, intent: Intent, gas: int, fees: Fees) -> Callable[[int], SignedTransaction]:
+    def _version_signer(self, intent: Intent, gas: int, fees: Fees) -> Callable[[int], SignedTransaction]:
         call = TransactionCall(self._signer, intent.contract, intent.calldata, intent.value_wei, min(gas, TX_GAS_CAP))
         return lambda nonce: SignedTransaction(*sign(self.client, call, nonce, fees))
 

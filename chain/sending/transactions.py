@@ -1,4 +1,4 @@
-"""EIP-1559 transactions: signing them, and sending all transactions of a deployment step without waiting between them.
+"""EIP-1559 transactions: their fees, their signatures, and sending all transactions of a deployment step together.
 
 Actors do not send from here. Their transactions go through `chain.sending.sender`, which survives a crash (design section 2).
 """
@@ -21,7 +21,76 @@ from bytewise.protocol.units import Address, Blob, Digest, address
 from bytewise.service.clock import monotonic_s
 from chain.client.access import Chain
 from chain.client.rpc import Inclusion, at_number
-from chain.sending.fees import Fees, fees_at, raised
+
+# Fees are in wei per gas. They rise while a transaction is in no block, and as its deadline comes closer. The tip of a
+# transaction with a deadline is inversely proportional to the time left: 1 gwei ten minutes before the deadline, 50 gwei in the
+# last block. A seat that misses its commitment loses far more than that.
+
+TIP_WEI = 10**9
+"""Tip (priority fee) far from a deadline: 1 gwei, which public builders accept at quiet times."""
+
+HURRY_S = 600
+"""Seconds before a deadline from which the tip rises: some fifty blocks."""
+
+BLOCK_S = 12
+"""Seconds between two blocks. The tip rises no further when less time is left, because no later block can be reached."""
+
+
+class Fees(NamedTuple):
+    """Fee cap and tip (priority fee) of a transaction, in wei per gas."""
+
+    max_fee: int
+    """Fee cap: the largest price per gas, including the tip."""
+    tip: int
+    """Price per gas that the proposer of the block gets."""
+
+
+def tip_at(left_s: int | None) -> int:
+    """Returns the tip in wei per gas. `left_s` is the number of seconds until the deadline, or None if there is no deadline. The
+    tip never falls while the deadline comes closer."""
+    if left_s is None:
+        return TIP_WEI
+    return TIP_WEI * HURRY_S // min(max(left_s, BLOCK_S), HURRY_S)
+
+
+def fees_at(base_fee_wei: int, tip_wei: int = TIP_WEI) -> Fees:
+    """Returns fees that stay valid until the base fee has doubled, which takes six full blocks."""
+    return Fees(2 * base_fee_wei + tip_wei, tip_wei)
+
+
+def first_fees(base_fee_wei: int, left_s: int | None, ceiling_wei: int) -> Fees:
+    """Returns the fees of a transaction's first version. Neither fee cap nor tip is above the ceiling."""
+    return _under(fees_at(base_fee_wei, tip_at(left_s)), ceiling_wei)
+
+
+def raised_fees(old: Fees, base_fee_wei: int, left_s: int | None, ceiling_wei: int) -> Fees | None:
+    """Returns fees with which a new version replaces the old one in every pool.
+
+    Fee cap and tip are at least 10 % above the old ones, because geth and anvil refuse a smaller step. They are also at least the
+    fees that a new transaction would get now. Returns None if the ceiling does not allow 10 % more.
+    """
+    fresh = fees_at(base_fee_wei, tip_at(left_s))
+    least = Fees(_plus_tenth(old.max_fee), _plus_tenth(old.tip))
+    new = _under(Fees(max(least.max_fee, fresh.max_fee), max(least.tip, fresh.tip)), ceiling_wei)
+    return new if new.max_fee >= least.max_fee and new.tip >= least.tip else None
+
+
+def tip_has_doubled(old: Fees, left_s: int | None) -> bool:
+    """Returns whether the deadline is now so close that `tip_at` gives at least twice the old tip. The sender then raises the
+    fees at once. Because the tip must double each time, this happens only a few times for one transaction."""
+    return tip_at(left_s) >= 2 * old.tip
+
+
+def _under(fees: Fees, ceiling_wei: int) -> Fees:
+    highest = min(fees.max_fee, ceiling_wei)
+    return Fees(highest, min(fees.tip, highest))
+
+
+def _plus_tenth(value: int) -> int:
+    return value + value // 10 + 1
+
+
+# Transactions: signing and sending.
 
 EMPTY_GAS = 21_000
 """Gas of a transaction without calldata."""
@@ -131,7 +200,7 @@ def send_all(client: Chain, calls: Sequence[TransactionCall], timeout_s: float) 
     except TransactionPending:
         raise
     except BytewiseError as error:
-        # Also a signer's refusal of a later version: the first one may still get into a block.
+        # The error may come after the first version was sent, for example from a signer. That version may still be mined.
         if not any(versions):
             raise
         raise TransactionPending(_names_of(versions), error) from None
@@ -156,7 +225,7 @@ def _receipts_of(
         receipts = [receipt for receipt in found if receipt is not None]
         if len(receipts) == len(calls):
             return receipts
-        fees = raised(fees, client.head().base_fee_wei, None, ceiling) or fees
+        fees = raised_fees(fees, client.head().base_fee_wei, None, ceiling) or fees
     lost = [each for each, receipt in zip(versions, found, strict=True) if receipt is None]
     raise TransactionPending(_names_of(lost), f"no receipt of {len(lost)} of {len(calls)} transactions after {timeout_s} s")
 
@@ -167,7 +236,7 @@ def _broadcast(client: Chain, raw: Blob, tx_hash: Digest, versions: list[Digest]
     try:
         client.broadcast(raw)
     except (RpcRefused, ChainReverted) as error:
-        # One endpoint may have it from another whose answer was lost.
+        # One endpoint may have got the transaction from another endpoint, whose answer was lost.
         if len(versions) == 1 and not any(each in str(error).lower() for each in ALREADY_THERE):
             versions.pop()
         raise

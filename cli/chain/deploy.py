@@ -284,7 +284,7 @@ def _verify_set(client: "Chain", site: "DeploymentPlan", stake: "EigenLayerSetti
 def _verify_money(client: "Chain", site: "DeploymentPlan", taken: int, told: bool) -> None:
     from chain.deployment import deploy as deploying
 
-    needs, have = deploying.most_wei(client, site, taken), client.balance(site.deployer, "latest")
+    needs, have = deploying.largest_cost_wei(client, site, taken), client.balance(site.deployer, "latest")
     line = f"{site.deployer} has {_ether(have)} ETH, this may take {_ether(needs)} ETH at the fees of now"
     if have < needs:
         raise ConfigurationError("balance", f"{line}: send it the rest first")
@@ -299,11 +299,11 @@ def _ether(wei: int) -> str:
 def _chosen(chain_id: int, file: Path | None, shape: ShapeName) -> "tuple[ParamSet, Shape]":
     """Returns the first parameters of the network, and the shape, the lengths in blocks that never change."""
     from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
-    from chain.deployment.params import DEVNET, changed, complete, read_changes
+    from chain.deployment.params import DEVNET, complete_params, read_changes, with_changes
     from chain.deployment.plan import DEVNET_SHAPE, MAIN_NET
 
     values = read_changes(file) if file else {}
-    params = changed(DEVNET, values) if chain_id in TEST_CHAIN_IDS else complete(values)
+    params = with_changes(DEVNET, values) if chain_id in TEST_CHAIN_IDS else complete_params(values)
     return params, DEVNET_SHAPE if shape is ShapeName.DEVNET else MAIN_NET
 
 

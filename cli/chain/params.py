@@ -62,9 +62,9 @@ def change_of(reader: "SnapshotReader", file: Path, version: int = 0, block_s: i
     from chain.acts.governed import set_params
     from chain.deployment.calls import dry_run
     from chain.deployment.lengths import measured_block_s, read_lengths, verify_lengths
-    from chain.deployment.params import changed, read_changes
+    from chain.deployment.params import read_changes, with_changes
 
-    new, book = changed(_present(reader, version), read_changes(file)), reader.network
+    new, book = with_changes(_present(reader, version), read_changes(file)), reader.network
     act = set_params(new)
     try:
         # The call is tried as the account that would make it: the short timelock, after a vote.

@@ -118,8 +118,7 @@ def send_creation(of: CallContext, contract: str, code: bytes, nonce: int, more:
     `nonce` is the account's nonce for the transaction. The contract's address depends on it, so the transaction is never sent
     with another nonce. Raises `ConfigurationError` if the chain would refuse the transaction now.
     """
-    from chain.sending.fees import fees_at
-    from chain.sending.transactions import TransactionCall, send_all
+    from chain.sending.transactions import TransactionCall, fees_at, send_all
 
     who = of.named()
     request = {"from": who, "data": "0x" + code.hex(), "value": "0x0"}
@@ -214,12 +213,11 @@ def _reserved(of: CallContext) -> AbstractContextManager[None]:
 def _sent(of: CallContext, signer: "LocalSigner", act: "ContractCall") -> "Inclusion":
     """Sends the call, waits until it is in a block, and returns the block and transaction. Raises `ConfigurationError` if it
     fails."""
-    from chain.deployment.calls import measured
-    from chain.sending.fees import fees_at
-    from chain.sending.transactions import send_all
+    from chain.deployment.calls import estimated_call
+    from chain.sending.transactions import fees_at, send_all
 
     try:
-        call = measured(of.client, of.network, signer, act)
+        call = estimated_call(of.client, of.network, signer, act)
         most = act.value_wei + call.gas * fees_at(of.client.head().base_fee_wei).max_fee
         _verify_balance(of, signer.address, most, "may go with the call and for its gas")
         with _reserved(of):

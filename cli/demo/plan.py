@@ -9,7 +9,7 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.digests import Label
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.units import Digest
-from chain.deployment.params import DEVNET, changed
+from chain.deployment.params import DEVNET, with_changes
 from chain.deployment.plan import DEVNET_SHAPE, Shape
 
 ETHER = 10**18
@@ -117,7 +117,7 @@ class Options:
     """URL of a PostgreSQL server for the databases of all actors. If it is empty, each actor has a SQLite database."""
 
 
-PARAMS = changed(DEVNET, {
+PARAMS = with_changes(DEVNET, {
     "times": {"window": 95, "commit_time": 45, "reveal_time": 25, "execution_bound": 15, "appeal_time": 6, "airgap": 6},
     "money": {"audit_unit": 10 * ETHER, "slash_amount": 8 * ETHER, "min_operator_stake": 8 * ETHER},
     "shares": {"audit_rate_bps": 9_000},
@@ -162,7 +162,7 @@ def pace_of(slowdown: float) -> float:
 def terms_at(pace: float) -> Terms:
     """Returns `TERMS` with deadlines that are `pace` times as long, in whole seconds. The other waits stay as they are."""
     times = {name: round(getattr(PARAMS.times, name) * pace) for name in _DEADLINES}
-    return replace(TERMS, params=changed(PARAMS, {"times": times}))
+    return replace(TERMS, params=with_changes(PARAMS, {"times": times}))
 
 
 def pool_of(place: Environment) -> Digest:

@@ -183,12 +183,12 @@ def _result_of(client: "Chain", book: "Network", state: "CeremonyState", without
 
 def _missing_calls(client: "Chain", book: "Network", state: "CeremonyState", without: Collection[int]) -> "Calls":
     from bytewise.protocol.keys.ceremony import CeremonyPurpose
-    from chain.acts.epochs import opening, resharing
+    from chain.acts.epochs import opening_calls, resharing_calls
 
     made = _result_of(client, book, state, without)
     if state.plan.purpose is CeremonyPurpose.GENERATE:
-        return opening(made.document, made.policy, made.signed, made.found)
-    return resharing(made.document, made.signed, made.found)
+        return opening_calls(made.document, made.policy, made.signed, made.found)
+    return resharing_calls(made.document, made.signed, made.found)
 
 
 def _curator(key: Path | None, book: "Network", password_file: Path | None) -> "LocalSigner | None":
@@ -206,7 +206,7 @@ def _curator(key: Path | None, book: "Network", password_file: Path | None) -> "
 def _print_calls(client: "Chain", book: "Network", calls: "Calls") -> bool:
     """Prints the calls that the curator must make, after the first of them was tried in its name. Returns whether there are
     any."""
-    from chain.acts.epochs import refused
+    from chain.acts.epochs import refusal_error
     from chain.deployment.calls import dry_run
     from chain.reads.reader import SnapshotReader
     from chain.reads.roles import holders
@@ -221,7 +221,7 @@ def _print_calls(client: "Chain", book: "Network", calls: "Calls") -> bool:
     try:
         dry_run(client, book, curators[0], first)
     except ChainReverted as error:
-        raise refused(first, error) from None
+        raise refusal_error(first, error) from None
     for number, act in enumerate(calls, start=1):
         print(f"{number} of {len(calls)}, by the curator {' or '.join(curators)}: {act}")
         print(f"target {act.target(book)}\nvalue {act.value_wei}\ncalldata 0x{act.calldata.hex()}")
@@ -268,7 +268,7 @@ def retire(
     (look before you repeat the command), 6 a running node uses the key, 64 wrong input (for example, the epoch is in force).
     """
     from bytewise_client.connection import chain_of
-    from chain.acts.epochs import retire_epoch, retiring
+    from chain.acts.epochs import retire_epoch, retiring_calls
     from chain.client.address_book import read_network, verify_code
     from chain.reads.reader import SnapshotReader
 
@@ -276,7 +276,7 @@ def retire(
     client = chain_of(rpc, book.chain_id)
     curator, reader = _curator(key, book, password_file), SnapshotReader(client, verify_code(client, book))
     found = reader.epoch_on_chain(epoch, reader.head())
-    if curator is None and _print_calls(client, book, retiring(epoch, found.state)):
+    if curator is None and _print_calls(client, book, retiring_calls(epoch, found.state)):
         return
     retire_epoch(client, book, curator, epoch, found.state)
     now = "each of its shards is stopped and runs `bytewise shard erase --config bytewise.toml` now"

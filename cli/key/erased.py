@@ -42,8 +42,8 @@ def erased(
     """
     from bytewise_client.connection import chain_of
     from chain.client.address_book import read_network, verify_code
+    from chain.reads.key_epochs import share_history
     from chain.reads.reader import SnapshotReader
-    from chain.reads.share_history import share_history
     from kms.ceremony.erasure import count_statements, judge_statement, shares_to_erase
 
     said = [_read(file) for file in files]

@@ -16,8 +16,8 @@ from bytewise_client.connection import TIMEOUT_S
 from chain.client.access import Chain
 from chain.client.address_book import verify_code
 from chain.client.rpc import OtherChain
+from chain.reads.key_epochs import share_history
 from chain.reads.reader import SnapshotReader
-from chain.reads.share_history import share_history
 from kms.release_log.copies import ReleaseLogCopy, read_log
 from kms.release_log.entitlement import RETRYABLE, AuditBlock, LogFindings, UnjudgedReason, judge_log, prefetch, unjudged_log
 from kms.release_log.opening_report import CopiedLog, SharesHistory, releases_out_of_force, share_index, shares_history

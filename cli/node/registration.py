@@ -14,10 +14,9 @@ from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.storage.nonce_lease import NonceLease, hold_lease
 from bytewise.storage.receipt_store import ReceiptStore
 from chain.client.rpc import Inclusion, at_number
-from chain.deployment.calls import ContractCall, dry_run, measured, request_of
-from chain.reads.documents import RegistryDocuments
-from chain.sending.fees import fees_at
-from chain.sending.transactions import TransactionCall, send_all
+from chain.deployment.calls import ContractCall, dry_run, estimated_call, request_of
+from chain.reads.reader import RegistryDocuments
+from chain.sending.transactions import TransactionCall, fees_at, send_all
 from cli.node.host_checks import own_measurement
 from cli.node.roles import NodeRole
 from cli.node.view import NodeView
@@ -204,7 +203,7 @@ def send(view: NodeView, steps: list[Step], told: Callable[[Step, str], None]) -
                 _next_block(view)
             try:
                 dry_run(view.chain, view.network, view.account, step.call)
-                transaction = measured(view.chain, view.network, signer, step.call)
+                transaction = estimated_call(view.chain, view.network, signer, step.call)
                 done = _included(view, transaction)
             except (SignerRefused, SigningRefused):
                 raise

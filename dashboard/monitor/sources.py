@@ -13,13 +13,13 @@ from chain.capsule.header import ProvenHeader, header_of
 from chain.capsule.trie import BrokenProof, ProofNodes, decode_list, decode_rlp, to_integer
 from chain.client.access import Chain
 from chain.client.address_book import address_of
+from chain.client.artifacts import from_struct
 from chain.client.blocks import header_rlp
 from chain.client.layout import layout
 from chain.client.rpc import at_hash, reading_answer
-from chain.client.structs import from_struct
+from chain.reads.key_epochs import share_history
 from chain.reads.reader import SnapshotReader
 from chain.reads.records import MoneyTotals
-from chain.reads.share_history import share_history
 from dashboard.monitor.observation import EpochLogs, MoneyParts, MoneySource, ShardLog
 from dashboard.monitor.settings import ReleaseLogSettings
 from kms.release_log.copies import LogReading, ReleaseLogCopy, read_log

@@ -34,8 +34,7 @@ from bytewise.protocol.units import U8, U16, U32, U64, U256, Address, Blob, Deci
 from chain.capsule.attachments import MAX_QUOTE_MARKS
 from chain.capsule.beacon import COMMITTEE, DOMAIN, KEY_BYTES, NETWORKS, SLOTS_PER_EPOCH, SLOTS_PER_PERIOD, BeaconNetwork
 from chain.capsule.conclusion import LIMITS
-from chain.capsule.deployment import CONTRACTS, TREE, layout_digest
-from chain.capsule.facts import MAX_ROUNDS
+from chain.capsule.facts import CONTRACTS, MAX_ROUNDS, TREE, layout_digest
 from chain.capsule.header import HISTORY, HISTORY_BLOCKS, HISTORY_CODE
 from chain.capsule.report import REQUIRED, Group
 from chain.capsule.schema import FORMAT, MAX_BYTES, MAX_MARKS, BlockWitness, Capsule

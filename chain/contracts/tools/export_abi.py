@@ -37,13 +37,13 @@ FAKES = ("FakeEigenLayer", "WrappedEther", "OpenRegistrar")
 """Contracts that Python tests deploy in addition."""
 
 LARGEST_BYTES = 20_000
-"""Most bytes of a deployed contract, so that a mend still fits under the 24,576 of EIP-170."""
+"""Largest size of a deployed contract in bytes. It leaves room for a correction below the 24,576 bytes of EIP-170."""
 LARGEST = {"ReceiptAnchor": 18_000, "Demands": 18_000}
-"""Contracts with less room."""
+"""Largest size in bytes of contracts that have a smaller limit."""
 
 
 def too_large() -> list[str]:
-    """A line for each contract whose deployed code is larger than it may be."""
+    """Returns one line for each contract whose deployed code is larger than its limit."""
     sizes = {name: len(_built(name)["deployedBytecode"]["object"]) // 2 - 1 for name in (*CONTRACTS, *BESIDE)}
     allowed = {name: LARGEST.get(name, LARGEST_BYTES) for name in sizes}
     return [
@@ -52,7 +52,7 @@ def too_large() -> list[str]:
 
 
 def rendered() -> dict[str, str]:
-    """The content of every file in these folders, by path from the repository root."""
+    """Returns the content of every file that this program writes, by its path from the repository root."""
     ours = {f"{ABI}/{name}.json": _artifact(OUT, name, name) for name in CONTRACTS}
     ours |= {f"{ABI}/{name}.json": _artifact(OUT, name, name, _runtime(name)) for name in BESIDE}
     ours |= {f"{ABI}/{name}.json": _artifact(OUT, "IEigenLayer", name) for name in EIGENLAYER}
@@ -72,7 +72,7 @@ def _built(name: str) -> dict[str, Any]:
 
 
 def _runtime(name: str) -> dict[str, Any]:
-    """The deployed code, and the offset of each immutable value in it, in the order of their declarations."""
+    """Returns the deployed code, and the offsets of the immutable values in it, in the order of their declarations."""
     code = _built(name)["deployedBytecode"]
     places = [[each["start"] for each in found] for _, found in sorted(code["immutableReferences"].items(), key=_declared)]
     return {"runtime": code["object"], "immutables": places}
@@ -83,7 +83,7 @@ def _declared(reference: tuple[str, Any]) -> int:
 
 
 def _layout(name: str) -> str:
-    """Slots of the contract's variables, without the numbers that one run of the compiler gave to declarations."""
+    """Returns the slots of the contract's variables, without the numbers that the compiler gives to declarations in each run."""
     built = _built(name)["storageLayout"]
     storage = [_variable(each) for each in built["storage"]]
     types = {_plain(key): _type(each) for key, each in (built["types"] or {}).items()}

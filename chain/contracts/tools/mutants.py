@@ -22,7 +22,8 @@ from typing import Any
 from planting import Compiled, Planting, unfinished
 
 TIMES_AS_MANY_RUNS = (1, 4, 16)
-"""How many times as many runs each campaign of one fault has. The next campaign runs only if the check has not found the fault."""
+"""Factor of the number of runs for each campaign of one fault. The next one runs only if the fault's own check has not found
+it."""
 
 CONTRACTS = Path(__file__).resolve().parent.parent
 FORGE = "node_modules/@foundry-rs/forge-linux-amd64/bin/forge"
@@ -30,9 +31,12 @@ FORGE = "node_modules/@foundry-rs/forge-linux-amd64/bin/forge"
 
 @dataclass(frozen=True)
 class PlantedFault:
-    """One replaced place: `old` must occur exactly once in `file`. `rules` are the invariants and rows that the fault breaks.
-    `expect` is the beginning of the reason of the check that must find it, as forge prints it, without the move if any move may
-    show it. A fault that rarely shows gets `longer` times as many runs."""
+    """A fault: `new` replaces `old`, which must occur exactly once in `file`.
+
+    `rules` are the invariants and table rows that the fault breaks. `expect` is the beginning of the reason that forge prints
+    when the check that must find the fault fails. The move is left out of `expect` if the check may fail after any move. A fault
+    that is rarely found gets `longer` times as many runs.
+    """
 
     name: str
     rules: list[str]
@@ -44,7 +48,7 @@ class PlantedFault:
 
 
 def faults() -> list[PlantedFault]:
-    """All faults of `faults.toml`."""
+    """Reads all faults of `faults.toml`."""
     return [PlantedFault(**entry) for entry in tomllib.loads((CONTRACTS / "tools" / "faults.toml").read_text())["fault"]]
 
 
@@ -67,7 +71,7 @@ def copied(root: Path) -> None:
 
 
 def campaign(root: Path, runs: int, depth: int, seed: int = 1) -> str:
-    """The reason why the campaign failed, or "" if it passed. The same seed gives the same calls."""
+    """Runs the campaign, and returns the reason why it failed, or "" if it passed. The same seed gives the same calls."""
     environment = os.environ | {
         "FOUNDRY_PROFILE": "campaign",
         "FOUNDRY_INVARIANT_RUNS": str(runs),
@@ -92,19 +96,19 @@ def campaign(root: Path, runs: int, depth: int, seed: int = 1) -> str:
 
 
 def faulty(text: str, fault: PlantedFault) -> str:
-    """The text of the fault's file with this one fault."""
+    """Returns the text of the fault's file with this one fault."""
     if text.count(fault.old) != 1:
         raise SystemExit(f"{fault.name}: {fault.file} has the line {text.count(fault.old)} times: {fault.old}")
     return text.replace(fault.old, fault.new)
 
 
 def seen_by(expect: str, reason: str) -> bool:
-    """Whether the campaign failed by the check that must find the fault."""
+    """Returns whether the campaign failed by the check that must find the fault."""
     return reason.startswith(expect) or re.sub(r"^(Guard|When)\(\d+, ", r"\1(", reason).startswith(expect)
 
 
 def line(result: dict[str, Any]) -> str:
-    """The result for one fault, in words."""
+    """Returns the result for one fault as a line of text."""
     if result["found"]:
         return f"found     {result['fault']}: {result['by']}"
     if not result["by"]:

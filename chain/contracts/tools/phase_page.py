@@ -1,4 +1,5 @@
-"""The phase table and its diagram in `docs/reference/contracts.md`, written from `bytewise.protocol.court.phases` between their marks.
+"""Writes the phase table and diagram of `docs/reference/contracts.md`, between their marks, from
+`bytewise.protocol.court.phases`.
 
 python chain/contracts/tools/phase_page.py           # write
 python chain/contracts/tools/phase_page.py --check   # compare; exit 1 on drift
@@ -14,7 +15,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "contracts.m
 
 
 def main() -> int:
-    """Exit status: 0, or 1 if the page differs from the generated one."""
+    """Writes or checks the page. Returns 0, or 1 if a checked page differs from the generated one."""
     page = PAGE.read_text()
     made = written(page)
     if "--check" not in sys.argv:
@@ -26,8 +27,8 @@ def main() -> int:
 
 
 def written(page: str) -> str:
-    """The page, with each part between `<!-- NAME -->` and `<!-- /NAME -->` generated again. `ValueError` if a part has no
-    marks."""
+    """Returns the page, with each part between `<!-- NAME -->` and `<!-- /NAME -->` generated again. Raises `ValueError` if a
+    part has no marks."""
     for name, make in PARTS.items():
         head, mark, rest = page.partition(f"<!-- {name} -->\n")
         _, end, tail = rest.partition(f"<!-- /{name} -->")
@@ -38,13 +39,13 @@ def written(page: str) -> str:
 
 
 def table() -> str:
-    """Every row, as Markdown."""
+    """Returns every transition as a row of a Markdown table."""
     rows = [f"| {row.start.name} | {row.event} | {row.end.name} | {row.who} | {row.guard} |" for row in TRANSITIONS]
     return "\n".join(["| from | event | to | who | when |", "|---|---|---|---|---|", *rows])
 
 
 def diagram() -> str:
-    """The transitions between phases, as a Mermaid state diagram. Events of one transition share its label."""
+    """Returns the transitions between phases as a Mermaid state diagram. Events of one transition share one label."""
     ways: dict[tuple[Phase, Phase], list[str]] = {}
     for row in TRANSITIONS:
         ways.setdefault((row.start, row.end), []).append(f"({row.event})" if row.who is EventActor.TIME else str(row.event))

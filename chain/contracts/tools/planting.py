@@ -1,11 +1,12 @@
 """Replaces compiled contracts of the campaign by contracts with a fault.
 
 The campaign deploys contracts by name from compiled files. Only contracts that contain the faulty file are compiled again, with
-the campaign's settings, by a compiler process that stays alive: some seconds for a fault instead of a minute with forge. Forge
-does not know of these files; it compiles only the campaign itself.
+the campaign's settings, by a compiler process that stays alive. That takes some seconds for a fault, and a minute with forge.
+Forge does not know of these files. It compiles only the campaign itself.
 
 The files that forge compiled without a fault are kept, and put back after each fault. Each fault begins and ends with exactly
-these files, and the campaign must run on changed ones. Otherwise the program stops, because it is unknown which fault was tried.
+these files, and the campaign must run on changed ones. Otherwise the program stops, because then nobody knows which fault was
+tried.
 """
 
 import hashlib
@@ -27,27 +28,28 @@ class Sources:
     """The source texts of a copy of `chain/contracts`, and the contracts that contain each of them."""
 
     def __init__(self, root: Path) -> None:
-        """`root`: the copy."""
+        """`root` is the folder of the copy."""
         self.root = root
         self._text: dict[str, str] = {}
 
     def is_of_the_campaign(self, path: str) -> bool:
-        """Whether the campaign itself may contain code of `path`; then forge must compile it."""
+        """Returns whether the campaign itself may contain code of `path`. Then forge must compile the campaign again."""
         return path in self.closure("campaign/Everybody.sol", {}, without="campaign/Artifacts.sol")
 
     def deployed_with(self, path: str, text: str) -> dict[str, dict[str, str]]:
-        """All files of each contract of the campaign that contains `path`, when `path` has this `text`."""
+        """Returns the contracts of the campaign that contain `path`, each with all its files, if `path` has this `text`."""
         made = MADE.findall((self.root / "campaign" / "Deployment.sol").read_text())
         closures = {name: self.closure(self.file_of(name), {path: text}) for name in made}
         return {name: files for name, files in closures.items() if path in files}
 
     def file_of(self, name: str) -> str:
-        """The source of a contract, which is in a file of its name."""
+        """Returns the path of a contract's source, which is a file of its name."""
         (path,) = (self.root / "src").rglob(f"{name}.sol")
         return path.relative_to(self.root).as_posix()
 
     def closure(self, path: str, changed: Mapping[str, str], without: str = "") -> dict[str, str]:
-        """A file and all that it imports except `without`, with their texts, or the texts in `changed`."""
+        """Returns a file and all files that it imports, except `without`, by path. Each has its text, or the text in
+        `changed`."""
         found: dict[str, str] = {}
         todo = [path]
         while todo:
@@ -65,20 +67,20 @@ class Sources:
 
     @staticmethod
     def _resolved(where: str, given: str) -> str:
-        """Path from the root of the file that `where` imports as `given`."""
+        """Returns the path, from the root, of the file that `where` imports as `given`."""
         if given.startswith("."):
             return os.path.normpath(Path(where).parent / given)
         return f"node_modules/{given}"
 
 
 class Compiled:
-    """The files that forge compiled from a copy of `chain/contracts` without a fault. A second copy allows to put them back and
-    to compare."""
+    """The files that forge compiled from a copy of `chain/contracts` without a fault. A second copy of these files makes it
+    possible to put them back and to compare."""
 
     FOLDERS = ("out-campaign", "cache-campaign")
 
     def __init__(self, root: Path) -> None:
-        """`root`: the compiled copy. The second copy lies beside it in `kept`."""
+        """`root` is the folder of the compiled copy. The second copy of its compiled files is in `root/kept`."""
         self.root, self._kept = root, root / "kept"
         shutil.rmtree(self._kept, ignore_errors=True)
         for name in self.FOLDERS:
@@ -86,18 +88,18 @@ class Compiled:
         self._clean = self._digests(root)
 
     def put_back(self) -> None:
-        """Puts back the files and forge's cache of them. Otherwise forge would take faulty files for clean ones."""
+        """Puts back the files and forge's cache. Otherwise forge would use faulty files as clean ones."""
         for name in self.FOLDERS:
             shutil.rmtree(self.root / name)
             shutil.copytree(self._kept / name, self.root / name)
 
     def changed(self) -> set[str]:
-        """Paths of the compiled files that changed."""
+        """Returns the paths of the compiled files that changed."""
         now = self._digests(self.root)
         return {name for name in self._clean.keys() | now.keys() if self._clean.get(name) != now.get(name)}
 
     def recoded(self) -> set[str]:
-        """Contracts whose code changed."""
+        """Returns the contracts whose code changed."""
         return {Path(name).stem for name in self.changed() if self._code(self.root, name) != self._code(self._kept, name)}
 
     def _code(self, root: Path, name: str) -> str | None:
@@ -111,12 +113,13 @@ class Compiled:
 
 
 def code_in(file: Path) -> str | None:
-    """Creation code in a compiled file, in hexadecimal; an interface has none."""
+    """Returns the creation code in a compiled file, in hexadecimal. Returns None for an interface, which has no code."""
     return str(json.loads(file.read_text()).get("bytecode", {}).get("object", "0x")).removeprefix("0x") or None
 
 
 def unfinished(root: Path) -> Path:
-    """File that exists while a fault is planted. If it exists at the start, the compiled files cannot be trusted."""
+    """Returns the path of a file that exists while a fault is planted. If it exists at the start, the compiled files may be
+    faulty."""
     return root / "planted"
 
 
@@ -124,7 +127,7 @@ class Planting:
     """A copy of `chain/contracts` that forge has compiled without a fault, with a compiler for faults."""
 
     def __init__(self, root: Path) -> None:
-        """`root`: the copy."""
+        """`root` is the folder of the copy."""
         # The path is absolute because the compiler is started in the copy.
         self.root = root.absolute()
         self.sources = Sources(self.root)
@@ -141,9 +144,9 @@ class Planting:
 
     @contextmanager
     def planted(self, path: str, text: str) -> Iterator[None]:
-        """A context in which the campaign runs with `text` as the file `path`.
+        """Context manager in which the campaign runs with `text` as the file `path`.
 
-        `SystemExit` if the code is not the expected one in the context, before or after it.
+        Raises `SystemExit` if the compiled code is not the expected code in the context, before it or after it.
         """
         self._must_be_clean("before", path)
         mark = unfinished(self.root)
@@ -156,7 +159,7 @@ class Planting:
 
     @contextmanager
     def _recompiled(self, path: str, text: str) -> Iterator[None]:
-        """Lets forge compile, because the campaign may contain code of the file."""
+        """Lets forge compile the campaign, because it may contain code of the file."""
         file = self.root / path
         original = file.read_text()
         file.write_text(text)
@@ -194,7 +197,7 @@ class Planting:
             raise SystemExit(f"{when} the fault in {path} these are not as forge compiled them: {', '.join(sorted(changed))}")
 
     def _must_change(self, path: str, codes: Mapping[str, str], compiled: Mapping[str, str | None]) -> None:
-        """Verifies that exactly the contracts with the fault have changed code."""
+        """Raises `SystemExit` unless forge and the compiler give the same code without the fault, and the fault changes code."""
         if not codes.keys() <= self._clean_codes.keys():
             self._clean_codes |= self._codes(path, (self.root / path).read_text())
         others = [name for name in codes if self._clean_codes[name] != compiled[name]]
@@ -204,7 +207,7 @@ class Planting:
             raise SystemExit(f"{path}: the contracts have the same code with the fault as without it: {', '.join(codes)}")
 
     def _codes(self, path: str, text: str) -> dict[str, str]:
-        """Creation code of every deployed contract that contains `path`, in hexadecimal."""
+        """Returns the creation code, in hexadecimal, of every deployed contract that contains `path`."""
         deployed = self.sources.deployed_with(path, text)
         wanted = {self.sources.file_of(name): {name: ["evm.bytecode.object"]} for name in deployed}
         texts = {file: {"content": content} for files in deployed.values() for file, content in files.items()}
@@ -216,7 +219,7 @@ class Planting:
         return {name: contract["evm"]["bytecode"]["object"] for name, contract in contracts.items()}
 
     def _settings(self) -> dict[str, Any]:
-        """The settings with which forge compiled the campaign."""
+        """Returns the settings with which forge compiled the campaign."""
         cache = json.loads((self.root / "cache-campaign" / "solidity-files-cache.json").read_text())
         return cache["profiles"]["default"]["solc"] | {"remappings": ["@openzeppelin/=node_modules/@openzeppelin/"]}
 

@@ -3,7 +3,7 @@ arguments.
 
 python chain/contracts/tools/reverts.py    # prints the figures; exit 1 with one line for each finding
 
-It reads the text of the sources without comments: names are enough to see what is declared, raised and tested.
+The program reads the text of the sources without comments. Names are enough to find which errors are declared, raised and tested.
 """
 
 import itertools
@@ -41,15 +41,15 @@ TEST = re.compile(r"\bfunction\s+test\w*\s*\(([^)]*)\)")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Contracts of a folder and its own folders, by name."""
+    """The contracts under a folder, by name."""
 
     bases: Mapping[str, tuple[str, ...]]
     """Direct bases of each contract."""
     bodies: Mapping[str, str]
-    """Text of each, without comments and string literals."""
+    """Text of each contract, without comments and string literals."""
 
     def lineage(self, contract: str) -> list[str]:
-        """The contract, then its bases, nearest first."""
+        """Returns the contract and all its bases, nearest first."""
         found = [contract]
         for name in found:
             found += [base for base in self.bases.get(name, ()) if base not in found]
@@ -57,7 +57,7 @@ class Source:
 
 
 def main() -> int:
-    """Prints the figures. Exit status 0, or 1 with one line for each finding."""
+    """Prints the figures. Returns 0, or 1 after printing one line for each finding."""
     src, tests = read(ROOT / "src"), read(ROOT / "test")
     total, fuzzed = fuzzed_tests(tests)
     print(f"{len(declared(src))} errors; {fuzzed} of {total} tests have fuzzed arguments ({100 * fuzzed // max(total, 1)} %)")
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def read(folder: Path) -> Source:
-    """The contracts under a folder."""
+    """Reads the contracts under a folder."""
     bases: dict[str, tuple[str, ...]] = {}
     bodies: dict[str, str] = {}
     for path in sorted(folder.rglob("*.sol")):
@@ -83,12 +83,12 @@ def read(folder: Path) -> Source:
 
 
 def declared(src: Source) -> dict[str, str]:
-    """Every error as `Contract.Name`, with its parameters."""
+    """Returns the parameters of every error, by `Contract.Name`."""
     return {f"{where}.{name}": " ".join(given.split()) for where, body in src.bodies.items() for name, given in DECLARED.findall(body)}
 
 
 def findings(src: Source, tests: Source, bare: Mapping[str, str] = BARE) -> list[str]:
-    """The findings, one line each."""
+    """Returns the findings, one line each."""
     errors = declared(src)
     raised = _meant(src, src, errors, RAISED)
     named = _meant(tests, Source({**src.bases, **tests.bases}, {**src.bodies, **tests.bodies}), errors, NAMED)
@@ -100,14 +100,14 @@ def findings(src: Source, tests: Source, bare: Mapping[str, str] = BARE) -> list
 
 
 def fuzzed_tests(tests: Source) -> tuple[int, int]:
-    """Number of test functions, and of those with arguments. Invariants do not count."""
+    """Returns the number of test functions, and the number of test functions with arguments. Invariants do not count."""
     given = [arguments.strip() for body in tests.bodies.values() for arguments in TEST.findall(body)]
     return len(given), sum(bool(arguments) for arguments in given)
 
 
 def _meant(users: Source, scope: Source, errors: Mapping[str, str], pattern: re.Pattern[str]) -> set[str]:
-    """Errors that the pattern finds, each as its declaration: the nearest in the lineage of its qualifier or of the contract that
-    uses it."""
+    """Returns the declared errors that the pattern finds. The declaration of a found name is the nearest one in the lineage of
+    its qualifier or, without qualifier, of the contract that uses the name."""
     found = set()
     for user, body in users.bodies.items():
         for qualifier, name in pattern.findall(body):
@@ -118,7 +118,7 @@ def _meant(users: Source, scope: Source, errors: Mapping[str, str], pattern: re.
 
 
 def _nameless(body: str) -> list[str]:
-    """Statements that would revert without a custom error."""
+    """Returns the statements that would revert without a custom error."""
     return [" ".join(hit.split()) for hit in NAMELESS.findall(body) if not re.search(r",\s*[\w.]+\s*\(", hit)]
 
 

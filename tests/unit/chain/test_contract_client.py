@@ -19,9 +19,8 @@ from bytewise.protocol.units import U16, U256, ZERO_DIGEST, Address, Blob, addre
 from chain.acts.disputes import COMMITS_PER_CALL, SignedCommit, parts_of
 from chain.acts.state_check import _MEANINGS, _REFUSAL_RULES, classify
 from chain.client import artifacts
-from chain.client.artifacts import Reason, interface
-from chain.client.error_rules import _RULES, as_rule
-from chain.client.structs import from_struct, to_struct
+from chain.client.artifacts import Reason, from_struct, interface, to_struct
+from chain.client.simulation import _RULES, as_rule
 from chain.deployment.params import DEVNET
 from chain.deployment.plan import DEVNET_SHAPE, DeploymentPlan, GovernanceSettings, Header, Shape, names, steps
 from chain.sending.sender import StateAnswer

@@ -11,7 +11,7 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.snapshot import FINAL_AFTER
 from bytewise.protocol.errors.actors import ConfigurationError
 from chain.deployment.lengths import SEED_ATTEMPTS, Lengths, farthest_seed, lengths_of, seed_blocks, verify_lengths
-from chain.deployment.params import DEVNET, changed
+from chain.deployment.params import DEVNET, with_changes
 from chain.deployment.plan import DEVNET_SHAPE, MAIN_NET
 from tests.fixtures.chain.anvil import CHAIN_ID
 
@@ -61,7 +61,7 @@ def main_net(**times: int) -> ParamSet:
     """Days that fit main net's stake epochs of a day: the least of each that is checked here."""
     lengths = {"seed_time": 4 * DAY, "draw_time": DAY, "window": DAY, "max_anchor_delay": 3_600, "cure": 3_600}
     lengths["commit_time"] = 2 * (FINAL_AFTER * MAIN_NET.block_s + DEVNET.times.execution_bound)
-    return changed(DEVNET, {"times": lengths | times})
+    return with_changes(DEVNET, {"times": lengths | times})
 
 
 def test_main_net_fits_with_days_for_its_seeds() -> None:

@@ -51,7 +51,7 @@ def _with(base: ParamSet, part: str, name: str, value: int) -> ParamSet:
 
 
 def words_of_contract(found: Violation) -> str:
-    """How the refusal of this violation begins (`chain.client.error_rules`)."""
+    """How the refusal of this violation begins (`chain.client.simulation`)."""
     return f"{found.key} of " if found.is_static_law else f"{found.key} is outside its bounds"
 
 

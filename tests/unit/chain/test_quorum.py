@@ -9,8 +9,7 @@ from bytewise.protocol.errors.actors import ChainReverted, NoAgreement, RpcRefus
 from chain.client.artifacts import Reason, interface
 from chain.client.quorum import FIRST_BACKOFF_S, LONGEST_BACKOFF_S, EndpointBackoff
 from chain.client.rpc import ChainClient, OtherChain
-from chain.sending.fees import fees_at
-from chain.sending.transactions import TransactionCall, sign
+from chain.sending.transactions import TransactionCall, fees_at, sign
 from tests.fixtures.chain.anvil import CHAIN_ID
 from tests.fixtures.chain.devnet import signer, word
 from tests.fixtures.chain.lying_endpoints import gone, lies
@@ -107,7 +106,7 @@ def test_backoff_grows_and_ends_with_an_answer(square: QuorumFixture) -> None:
         with pytest.raises(TryAgain):
             rest.ask(lambda node: node.head())
         start = clock.seconds
-        while rest.rests:
+        while rest.is_backing_off:
             clock.seconds += 0.5
         waited.append(clock.seconds - start)
     assert waited == [1, 2, 4, 8, 16, 32, 60, 60, 60] and LONGEST_BACKOFF_S == 60
@@ -117,7 +116,7 @@ def test_backoff_grows_and_ends_with_an_answer(square: QuorumFixture) -> None:
     with pytest.raises(TryAgain):
         rest.ask(lambda node: node.head())
     clock.seconds += FIRST_BACKOFF_S
-    assert not rest.rests
+    assert not rest.is_backing_off
 
 
 def test_node_of_another_chain_is_not_used_as_endpoint(square: QuorumFixture) -> None:

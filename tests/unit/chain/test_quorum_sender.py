@@ -12,8 +12,7 @@ from bytewise.storage.outbox import OutboxState
 from chain.acts.actor import ContractSender
 from chain.client.quorum import LONGEST_BACKOFF_S
 from chain.reads.reader import SnapshotReader
-from chain.sending.fees import fees_at
-from chain.sending.transactions import TransactionCall, sign
+from chain.sending.transactions import TransactionCall, fees_at, sign
 from tests.fixtures.chain.devnet import FEE_WEI, batch, pump, sender, signer
 from tests.fixtures.chain.lying_endpoints import REFUSAL, Change
 from tests.fixtures.chain.quorum_fixture import ACCOUNT, LIES, QuorumFixture, standing

@@ -23,7 +23,7 @@ from chain.client.artifacts import Reason, interface
 from chain.client.rpc import ChainClient
 from chain.deployment.calls import call_of
 from chain.deployment.deploy import deploy, set_policy, survey
-from chain.deployment.params import DEVNET, changed
+from chain.deployment.params import DEVNET, with_changes
 from chain.deployment.plan import DEVNET_SHAPE, GovernanceSettings
 from chain.reads.reader import SnapshotReader
 from chain.sending.transactions import TransactionCall, send_all
@@ -291,7 +291,9 @@ def test_violated_deployment_check_stops_the_deployment_with_its_name(
     place: Place, changes: dict[str, object], error: str
 ) -> None:
     client, who = place.anvil.client, signer(15)
-    site = survey(client, who.address, changed(DEVNET, changes), DEVNET_SHAPE, [POOL], GovernanceSettings(*(who.address,) * 3))
+    site = survey(
+        client, who.address, with_changes(DEVNET, changes), DEVNET_SHAPE, [POOL], GovernanceSettings(*(who.address,) * 3)
+    )
     with pytest.raises(MalformedValue, match=error):
         deploy(client, who, site)
 

@@ -8,8 +8,7 @@ from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.units import ZERO_DIGEST
 from chain.client.address_book import verify_code
 from chain.deployment.params import DEVNET
-from chain.reads.documents import RegistryDocuments
-from chain.reads.reader import SnapshotReader
+from chain.reads.reader import RegistryDocuments, SnapshotReader
 from chain.reads.records import Status
 from chain.reads.roles import holders, irregularities
 from tests.fixtures.chain.anvil import Anvil

@@ -11,10 +11,9 @@ from bytewise.protocol.errors.actors import ConfigurationError, SignerAway, Sign
 from bytewise.protocol.signing import ALTERNATIVE, LocalSigner, Preimage, labelled_preimage, typed_preimage
 from bytewise.service.clock import monotonic_s
 from chain.client.rpc import ChainClient
-from chain.sending.fees import Fees
 from chain.sending.keys import open_signer
 from chain.sending.remote_signer import ATTEMPTS, MAX_ANSWER_BYTES
-from chain.sending.transactions import TransactionCall, sign
+from chain.sending.transactions import Fees, TransactionCall, sign
 from tests.fixtures.builders import ANCHOR, CHAIN_ID, signer, word
 from tests.fixtures.chain.signer_service import Change, SignerFiles, make_signer_files, public_key, running_signer
 from tests.fixtures.metric_values import value_of

@@ -8,9 +8,21 @@ from hypothesis import strategies as st
 
 from bytewise.storage.outbox import OutboxState
 from chain.deployment.params import DEVNET
-from chain.sending.fees import BLOCK_S, HURRY_S, TIP_WEI, Fees, fees_at, offered, outgrown, raised, tip_at
 from chain.sending.sender import SenderPolicy
-from chain.sending.transactions import TX_GAS_CAP, fees_of, is_empty
+from chain.sending.transactions import (
+    BLOCK_S,
+    HURRY_S,
+    TIP_WEI,
+    TX_GAS_CAP,
+    Fees,
+    fees_at,
+    fees_of,
+    first_fees,
+    is_empty,
+    raised_fees,
+    tip_at,
+    tip_has_doubled,
+)
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import FEE_WEI, batch, deployed, pump, sender, signer
 from tests.fixtures.chain.mined_sender import MinedSender, base_fee, governance, send, sign_only
@@ -70,7 +82,7 @@ def test_a_gas_limit_stays_within_what_one_transaction_may_use(anvil: Anvil, tmp
     desk = MinedSender(anvil, tmp_path, IMPATIENT)
     transactions = desk.sender.transactions
     desk.sender.pump()
-    signed = transactions._maker(desk.row().intent, 2 * TX_GAS_CAP, Fees(10**10, 10**9))(99)
+    signed = transactions._version_signer(desk.row().intent, 2 * TX_GAS_CAP, Fees(10**10, 10**9))(99)
     assert fees_of(signed.raw)[1] == TX_GAS_CAP
 
 
@@ -162,7 +174,7 @@ def test_a_tip_never_falls_as_a_deadline_comes_near(early: int, late: int) -> No
 
 @given(base=WEI, left=LEFT, ceiling=WEI)
 def test_a_first_offer_is_within_the_ceiling_and_for_the_time_left(base: int, left: int | None, ceiling: int) -> None:
-    fees = offered(base, left, ceiling)
+    fees = first_fees(base, left, ceiling)
     assert fees.tip <= fees.max_fee <= ceiling
     assert fees.tip == tip_at(left) or fees.max_fee == ceiling
 
@@ -172,7 +184,7 @@ def test_a_raise_is_a_tenth_at_least_and_within_the_ceiling(
     max_fee: int, tip: int, base: int, left: int | None, ceiling: int
 ) -> None:
     old = Fees(max(max_fee, tip), min(max_fee, tip))
-    new = raised(old, base, left, ceiling)
+    new = raised_fees(old, base, left, ceiling)
     if new is None:
         assert ceiling * 10 < old.max_fee * 11 + 20, "there was no room for a tenth"
         return
@@ -183,10 +195,10 @@ def test_a_raise_is_a_tenth_at_least_and_within_the_ceiling(
 
 @given(left=st.integers(0, 5_000), step=st.integers(1, 60), ceiling=st.integers(10 * TIP_WEI, 500 * TIP_WEI))
 def test_stuck_action_is_raised_a_few_times_and_pays_for_the_last_block(left: int, step: int, ceiling: int) -> None:
-    base, versions = 10**9, [offered(10**9, left, ceiling)]
+    base, versions = 10**9, [first_fees(10**9, left, ceiling)]
     for now in range(left - step, -1, -step):
-        if outgrown(versions[-1], now):
-            better = raised(versions[-1], base, now, ceiling)
+        if tip_has_doubled(versions[-1], now):
+            better = raised_fees(versions[-1], base, now, ceiling)
             versions += [] if better is None else [better]
     assert len(versions) <= 7, "each is twice the one before, but the last, which the ceiling cuts"
     assert versions[-1].tip * 2 > min(tip_at(step), ceiling) or versions[-1].max_fee * 11 > 10 * ceiling

@@ -11,8 +11,8 @@ from bytewise.protocol.decisions.snapshot import FINAL_AFTER
 from bytewise.storage.outbox import OutboxItem, OutboxState
 from chain.acts.actor import ContractSender
 from chain.deployment.params import ETHER
-from chain.sending.fees import fees_at
 from chain.sending.sender import SenderPolicy
+from chain.sending.transactions import fees_at
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import deployed, pump, reader, sender, signer
 from tests.fixtures.chain.mined_sender import MinedSender
@@ -67,7 +67,7 @@ def out_of_gas(sender_: ContractSender, item: OutboxItem) -> None:
     transactions = sender_.transactions
     outbox, client = transactions.outbox, transactions.client
     outbox.lease.acquire()
-    make = transactions._maker(item.intent, 30_000, fees_at(client.head().base_fee_wei))
+    make = transactions._version_signer(item.intent, 30_000, fees_at(client.head().base_fee_wei))
     outbox.sign(item.id, client.nonce(outbox.lease.account), make)
 
 

@@ -25,7 +25,7 @@ from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from chain.client.address_book import write_network
 from chain.deployment.params import DEVNET
-from chain.reads.documents import RegistryDocuments
+from chain.reads.reader import RegistryDocuments
 from chain.sending.keys import save_signer
 from cli.__main__ import main
 from cli.output import ether

@@ -17,7 +17,7 @@ from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from chain.client.artifacts import interface
 from chain.deployment.params import DEVNET
-from chain.reads.documents import RegistryDocuments
+from chain.reads.reader import RegistryDocuments
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, batch, mine, receipt
 from tests.fixtures.court.session import EAGER, DisputeFixture

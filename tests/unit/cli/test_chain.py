@@ -17,7 +17,7 @@ from chain.client.artifacts import interface
 from chain.deployment.calls import call_of
 from chain.deployment.deploy import add_pool
 from chain.deployment.lengths import MEASURED_BLOCKS
-from chain.deployment.params import DEVNET, ETHER, changed, complete, read_changes
+from chain.deployment.params import DEVNET, ETHER, complete_params, read_changes, with_changes
 from chain.deployment.plan import LONG_DELAY_DAYS
 from chain.sending.keys import save_signer
 from chain.sending.transactions import send_all
@@ -128,7 +128,7 @@ def test_parameters_are_shown_as_input_and_tried_before_a_vote(
     for version in ("2", "99999999999999"):
         assert main([*where, "--version", version]) == Exit.USAGE
         assert f"--version: is {version}: this network has versions 1 to 1" in printed(capsys)
-    assert complete(read_changes(file)) == DEVNET
+    assert complete_params(read_changes(file)) == DEVNET
     file.write_text("[times]\nwindow = 240\n")
     assert main([*where, "--set", str(file), "--dry-run"]) == Exit.OK and printed(capsys) == "legal"
     assert main([*where, "--set", str(file)]) == Exit.OK
@@ -161,9 +161,9 @@ def test_wrong_input_is_named(anvil: Anvil, tmp_path: Path, capsys: pytest.Captu
 
 
 def test_a_chain_with_money_needs_every_parameter(tmp_path: Path) -> None:
-    assert changed(DEVNET, {"times": {"window": 7}}).times.window == 7
+    assert with_changes(DEVNET, {"times": {"window": 7}}).times.window == 7
     with pytest.raises(ConfigurationError, match=r"missing committee.breaker_operators, .*times.window"):
-        complete({"money": {}})
+        complete_params({"money": {}})
 
 
 def test_contracts_of_another_release_are_named(anvil: Anvil) -> None:

@@ -12,7 +12,7 @@ from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
 from chain.acts.epochs import reshare_epoch
 from chain.client.address_book import write_network
-from chain.reads.share_history import share_history
+from chain.reads.key_epochs import share_history
 from cli.__main__ import main
 from kms.release_log.opening_report import LATE_S
 from tests.fixtures.chain.anvil import Anvil

@@ -26,7 +26,7 @@ from bytewise.service.exit_codes import Exit
 from bytewise.service.secret import write_secret
 from chain.acts.epochs import CeremonySignatures, open_epoch, reshare_epoch
 from chain.client.address_book import read_network, write_network
-from chain.deployment.calls import ContractCall, measured
+from chain.deployment.calls import ContractCall, estimated_call
 from chain.deployment.params import DEVNET
 from chain.sending.keys import save_signer
 from cli.__main__ import main
@@ -176,7 +176,7 @@ def test_interrupted_activation_of_an_epoch_is_resumed(site: KeySite) -> None:
             open_epoch(client, site.network, CURATOR, document, site.policy.digest, few, found)
     # The contract does what we do, whoever asks it, and for simulated shards too.
     with pytest.raises(ChainReverted, match="NotConfirmed"):
-        measured(client, site.network, CURATOR, ContractCall("KeyEpochs", "activate", (2,)))
+        estimated_call(client, site.network, CURATOR, ContractCall("KeyEpochs", "activate", (2,)))
     assert client.nonce(CURATOR.address) == sent + 1, "announced once; what the chain refuses is not sent"
     for state in (EpochState.PENDING, EpochState.ACTIVE):
         found = chain.epoch_on_chain(2, chain.head())

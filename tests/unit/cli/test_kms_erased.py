@@ -17,7 +17,7 @@ from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Blob, Diges
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
 from chain.acts.epochs import retire_epoch
-from chain.deployment.calls import measured
+from chain.deployment.calls import estimated_call
 from chain.deployment.deploy import compromise_epoch
 from chain.deployment.params import DEVNET
 from chain.sending.transactions import send_all
@@ -75,7 +75,7 @@ def test_retired_key_is_unrecoverable_once_enough_shards_confirm_erasure(site: K
 
 @pytest.mark.e2e
 def test_compromised_shares_are_erased_after_their_disputes(site: KeySite) -> None:
-    act = measured(site.anvil.client, site.network, CURATOR, compromise_epoch(1))
+    act = estimated_call(site.anvil.client, site.network, CURATOR, compromise_epoch(1))
     send_all(site.anvil.client, [act], 20.0)
     kept = erased_at(site, 1)
     assert kept.name == "erasure-1-v0.json"

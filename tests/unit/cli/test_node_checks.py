@@ -24,7 +24,7 @@ from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.protection import Protection
 from chain.client.address_book import read_network, write_network
-from chain.deployment.calls import measured
+from chain.deployment.calls import estimated_call
 from chain.deployment.deploy import set_measurement
 from chain.deployment.params import DEVNET, ETHER
 from chain.deployment.plan import DEVNET_SHAPE
@@ -274,7 +274,7 @@ def test_verifier_of_a_withdrawn_measurement_registers_the_new_one(
     assert main(words) == Exit.USAGE and "not allowed yet" in " ".join(capsys.readouterr().err.split())
     for measurement, is_allowed in ((new, True), (MEASUREMENT, False)):
         call = set_measurement(measurement, is_allowed)
-        send_all(chain.client, [measured(chain.client, network, signer(0), call)], 10)
+        send_all(chain.client, [estimated_call(chain.client, network, signer(0), call)], 10)
     found = failing(verb(capsys, *told, wanted=Exit.NOT_READY))["registered_measurement"]
     assert MEASUREMENT.hex()[:16] in found["value"] and "not allowed" in found["value"] and "register" in found["advice"]
     status = verb(capsys, "status", "--config", str(config), wanted=Exit.NOT_READY)

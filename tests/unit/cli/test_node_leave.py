@@ -18,7 +18,7 @@ from bytewise.storage.engine import open_database
 from bytewise.storage.receipt_store import IssuedReceipt, ReceiptStore
 from chain.client.address_book import write_network
 from chain.deployment.params import DEVNET, ETHER
-from chain.reads.documents import RegistryDocuments
+from chain.reads.reader import RegistryDocuments
 from chain.sending.keys import save_signer
 from cli.__main__ import main
 from cli.node.registration import leaving

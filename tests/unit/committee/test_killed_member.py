@@ -26,7 +26,7 @@ from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.protection import Protection
 from chain.client.address_book import write_network
-from chain.deployment.params import DEVNET, ETHER, changed
+from chain.deployment.params import DEVNET, ETHER, with_changes
 from chain.sending.keys import save_signer
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import OPERATORS, VERIFIERS, Batch, batch, deployed
@@ -36,7 +36,7 @@ from tests.fixtures.kms.killed_shards import ROOT, end
 from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.verifier.node_file import node_file
 
-PARAMS = changed(DEVNET, {
+PARAMS = with_changes(DEVNET, {
     "times": {"commit_time": 600, "reveal_time": 600, "window": 600, "rerun_time": 2_000, "unbond_delay": 30 * 86_400},
     "committee": {"rounds": 1, "seats": (15, 0, 0)}, "shares": {"audit_rate_bps": 10_000}, "money": {"audit_unit": ETHER},
 })  # fmt: skip

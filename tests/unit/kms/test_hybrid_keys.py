@@ -14,7 +14,7 @@ from bytewise.protocol.keys.ceremony_log import KemKey, sign_message
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.suites import hybrid_epoch
 from bytewise.protocol.units import U64, Address, Blob
-from chain.reads.epoch_endpoints import pinned_epoch
+from chain.reads.key_epochs import pinned_epoch
 from kms.ceremony.coordinator import epoch_document
 from kms.ceremony.responses import kem_seed
 from kms.ceremony.state import CeremonyPhase

@@ -21,7 +21,7 @@ from bytewise.protocol.records.statements import AuditOutcome, AuditResult, audi
 from bytewise.protocol.signing import Domain, Preimage, typed_digest, verify_signature
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Address, Blob, Digest, unhex
 from bytewise.storage.archive import LightAudits
-from chain.deployment.params import changed
+from chain.deployment.params import with_changes
 from kms.shard.release_policy import verify_unexpired
 from tests.fixtures.builders import ANCHOR, DISPUTES, KEY_EPOCHS, NOW, word
 from tests.fixtures.kms.release_network import wait_until
@@ -292,7 +292,7 @@ def test_audit_seats_follow_the_stake_at_the_block_of_the_batch(
 
 def test_draw_of_a_reorganised_block_is_made_again(setup: VerifierFixture) -> None:
     setup.chain.joined[ME.address] = [(0, 10)]
-    setup.chain.parameters = changed(PARAMS, {"shares": {"audit_rate_bps": 5000}})
+    setup.chain.parameters = with_changes(PARAMS, {"shares": {"audit_rate_bps": 5000}})
     setup.anchor(setup.signed(1), block=14)
     setup.records.step(setup.chain.now())
     auditor, _ = auditor_of(setup)

@@ -44,7 +44,7 @@ from bytewise.tee.measurement import ENCLAVE_ENTRY, SHARD_ENTRY, measure
 from bytewise.tee_simulated.__main__ import policy_for
 from chain.client.address_book import write_network
 from chain.deployment.deploy import ItemProposal, Joiner, Policy, deploy, environment_proposal, join, put_in_force, survey
-from chain.deployment.params import DEVNET, ETHER, changed
+from chain.deployment.params import DEVNET, ETHER, with_changes
 from chain.deployment.plan import DEVNET_SHAPE, GovernanceSettings
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import save_signer
@@ -61,7 +61,7 @@ from tests.fixtures.verifier.node_file import node_file
 from tests.source import ROOT
 
 ME = VERIFIERS[0]
-PARAMS = changed(DEVNET, {
+PARAMS = with_changes(DEVNET, {
     "times": {"window": 1_200, "unbond_delay": 30 * 86_400}, "shares": {"audit_rate_bps": 10_000}, "money": {"audit_unit": ETHER},
 })  # fmt: skip
 """Every verifier audits every receipt, in a window that a busy machine does not miss."""

@@ -18,7 +18,7 @@ from bytewise.protocol.keys.release_log import SignedRelease
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import ZERO_DIGEST, hex0x
 from chain.capsule.conclusion import conclude
-from chain.capsule.deployment import domain_of
+from chain.capsule.facts import domain_of
 from chain.capsule.report import CapsuleReport, Failure, Group, Result
 from chain.capsule.verification import PAGE, Trust, verify_capsule
 from cli.capsule_report import report_page

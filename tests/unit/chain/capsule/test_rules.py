@@ -21,14 +21,14 @@ from chain.capsule.maker import AnchoredReceipt, Enclosed, disputed_member, gath
 from chain.capsule.report import CapsuleReport, Failure, Group, Result, Stop
 from chain.capsule.schema import Capsule
 from chain.capsule.verification import Trust, verify_capsule
-from chain.capsule.votes import Said, verdict_by_rule, votes_of
+from chain.capsule.votes import SeatsVote, verdict_by_rule, votes_of
 from tests.fixtures.capsule.good_capsules import anchored, made_capsule, member_of, upheld
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import OPERATORS, receipt, word
 from tests.fixtures.court.session import DisputeFixture
 
 
-def verified(kind: str) -> tuple[Capsule, Facts, list[Said]]:
+def verified(kind: str) -> tuple[Capsule, Facts, list[SeatsVote]]:
     """A good capsule, its facts, and its votes."""
     made = made_capsule(kind)
     report = verify_capsule(made.data, made.trust)

@@ -45,7 +45,8 @@ class TransactionPlanner:
     ) -> OutboxItem:
         """Plans a transaction that must be sent within `within_s` seconds of wall time. 0 means no limit.
 
-        After that time the transaction is dropped, unless a node has it or the caller has planned it again.
+        After that time the transaction is dropped, unless a node has it or the caller has planned it again. `deadline` is in Unix
+        seconds of chain time, 0 for none. `TransactionSender.plan` explains `repeatable`.
         """
         by = self.transactions.outbox.lease.clock.now() + within_s if within_s else 0
         calldata = interface(contract).call(function, *arguments)
@@ -81,8 +82,8 @@ class NetworkPlanner(TransactionPlanner):
         repeatable: bool = False,
         within_s: int = 0,
     ) -> OutboxItem:
-        """Plans a call of one of the network's contracts. `deadline` is a time of the protocol clock, or 0 for none; `within_s`
-        is explained at `_plan`."""
+        """Plans a call of one of the network's contracts. `deadline` is a time of the protocol clock, or 0 for none. `_plan`
+        explains `within_s`."""
         until = self._wall(deadline) if deadline else 0
         return self._plan(contract, self._at(contract), function, subject, arguments, value_wei, until, repeatable, within_s)
 
@@ -98,8 +99,10 @@ class NetworkPlanner(TransactionPlanner):
         return address_of(self._network, contract)
 
     def _wall(self, deadline: int) -> int:
-        """Returns the Unix seconds of chain time at which the protocol clock shows `deadline`, if no pause comes before. After
-        such a pause, the transaction is dropped too early."""
+        """Returns the Unix seconds of chain time at which the protocol clock shows `deadline`, if no pause comes before.
+
+        If a pause comes before, the protocol clock shows `deadline` later, and the transaction is dropped too early.
+        """
         client = self.transactions.client
         head = client.head()
         clock: int = client.call("Guardian", self._at("Guardian"), "clock", block=at_hash(head.hash))
