@@ -94,7 +94,7 @@ def plan(
     from kms.ceremony.coordinator import read_plan
 
     found = read_plan(file)
-    print(json.dumps({"plan": hex0x(found.digest), **_agreed(found)}, indent=2))
+    print(json.dumps({"plan": hex0x(found.digest), **_plan_facts(found)}, indent=2))
 
 
 def open_(
@@ -298,7 +298,7 @@ def _ceremony(config: Path, purpose: "CeremonyPurpose", dry: bool) -> None:
     signed = load_or_make_plan(settings, purpose, network.contracts, signer, secrets.token_bytes)
     print(f"plan {hex0x(signed.plan.digest)} in {settings.plan_file}")
     if dry:
-        print(json.dumps(_agreed(signed.plan), indent=2))
+        print(json.dumps(_plan_facts(signed.plan), indent=2))
         return
     telemetry.configure("kms-coordinator")
     migrate(settings.database_url)
@@ -308,7 +308,7 @@ def _ceremony(config: Path, purpose: "CeremonyPurpose", dry: bool) -> None:
         raise CeremonyFailed(state.id.hex()[:16], state.reason)
 
 
-def _agreed(plan: "CeremonyPlan") -> dict[str, object]:
+def _plan_facts(plan: "CeremonyPlan") -> dict[str, object]:
     """Returns the facts of a ceremony plan that the person who runs a shard must read before approving the plan."""
     return {
         "purpose": plan.purpose.name,

@@ -14,25 +14,25 @@ from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Address, Digest, hex0x
 from cli.assurance import warn
-from cli.key.log_audit import Looked
+from cli.key.log_audit import ShardLogAudit
 from cli.output import OutputFormat, emit, moment, plain
 from kms.release_log.opening_report import OpeningReport, ReportedRelease, SharesHistory
 
 _NO_TICKET = "the shards kept no ticket"
 
 
-def print_found(record: EpochRecord, found: list[Looked], failure: str, output: OutputFormat) -> None:
+def print_found(record: EpochRecord, found: list[ShardLogAudit], failure: str, output: OutputFormat) -> None:
     """Prints the findings about each shard of a key epoch, and the epoch's assurance label. `failure` is the reason why the chain
     judged no release, or empty."""
-    rows = [{**_row(each), "assurance": record.assurance} for each in found]
+    rows = [{**_row_of(each), "assurance": record.assurance} for each in found]
     emit(output, rows, lambda: _print_rows(record, rows))
     if failure:
         Console(stderr=True).print(plain(f"no right was judged: {failure}", "yellow"), soft_wrap=True)
 
 
-def print_progress(looked: Looked) -> None:
+def print_progress(audit: ShardLogAudit) -> None:
     """Prints the findings about one shard to standard error, so that the user sees them while the next shards are read."""
-    console, row = Console(stderr=True), _row(looked)
+    console, row = Console(stderr=True), _row_of(audit)
     console.print(f"looked at shard {row['shard']}, {row['address']}: {row['records']} records", style="dim", soft_wrap=True)
     for line, style in _lines(row):
         console.print(plain(f"  {line}", style), soft_wrap=True)
@@ -246,25 +246,25 @@ def _shares_line(each: dict[str, Any], source: str) -> str:
     return f"shares of version {each['version']}{since}{until}, {each['threshold']} open (by {source}): {holders}"
 
 
-def _row(looked: Looked) -> dict[str, Any]:
-    entries = looked.kept.entries
+def _row_of(audit: ShardLogAudit) -> dict[str, Any]:
+    entries = audit.copy.entries
     released = sum(each.record.decision in RELEASES for each in entries)
     return {
-        "shard": looked.place,
-        "address": looked.kept.shard,
-        "versions": looked.versions,
-        "former": looked.former,
+        "shard": audit.place,
+        "address": audit.copy.shard,
+        "versions": audit.versions,
+        "former": audit.former,
         "records": len(entries),
         "released": released,
         "refused": len(entries) - released,
         "without_ticket": sum(each.right is None for each in entries),
         "without_grounds": sum(each.grounds is None for each in entries),
-        "newest": looked.kept.newest,
-        "broken": [*looked.broken, *looked.judged.wrong],
-        "silent": looked.silent,
-        "unusable": looked.unusable,
-        "untold": looked.untold,
-        "unjudged": {why.value: count for why, count in looked.judged.unjudged.items()},
-        "failure": looked.judged.failure,
-        "undated": looked.judged.undated,
+        "newest": audit.copy.newest,
+        "broken": [*audit.broken, *audit.findings.wrong],
+        "silent": audit.silent,
+        "unusable": audit.unusable,
+        "untold": audit.unknown_versions,
+        "unjudged": {why.value: count for why, count in audit.findings.unjudged.items()},
+        "failure": audit.findings.failure,
+        "undated": audit.findings.undated,
     }

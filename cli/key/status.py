@@ -119,11 +119,11 @@ def _epoch(document: "EpochDocument", chains: "Sequence[EpochOnChain]", policy: 
 
 
 def _shard(shard: "ShardRecord", epoch: int, policy: Digest, ask: Ask, chains: "Sequence[EpochOnChain]") -> dict[str, Any]:
-    says, wrong = _said(shard, epoch, policy, ask, chains) if chains else ("not asked", False)
-    return {"index": shard.index, "account": shard.address, "url": shard.url, "says": says, "wrong": wrong}
+    answer, wrong = _answer_of(shard, epoch, policy, ask, chains) if chains else ("not asked", False)
+    return {"index": shard.index, "account": shard.address, "url": shard.url, "says": answer, "wrong": wrong}
 
 
-def _said(shard: "ShardRecord", epoch: int, policy: Digest, ask: Ask, chains: "Sequence[EpochOnChain]") -> tuple[str, bool]:
+def _answer_of(shard: "ShardRecord", epoch: int, policy: Digest, ask: Ask, chains: "Sequence[EpochOnChain]") -> tuple[str, bool]:
     from kms.shard_client import PAGE_NOT_FOUND
 
     try:
@@ -134,17 +134,17 @@ def _said(shard: "ShardRecord", epoch: int, policy: Digest, ask: Ask, chains: "S
         # A shard without an epoch does not serve `info`.
         is_idle = isinstance(error, ShardRefused) and error.values[-1] == PAGE_NOT_FOUND
         return _AWAITS if is_idle else f"refuses: {error}", True
-    for wrong, says in (
+    for wrong, answer in (
         ((info.shard, info.index) != (shard.address, shard.index), f"is {info.shard}, shard {info.index}"),
         (info.epoch != epoch, f"serves key epoch {info.epoch}"),
         (info.policy != policy, "has another appraisal policy than the chain's final block"),
     ):
         if wrong:
-            return says, True
-    return _share_said(info, chains)
+            return answer, True
+    return _share_answer(info, chains)
 
 
-def _share_said(info: "ShardInfo", chains: "Sequence[EpochOnChain]") -> tuple[str, bool]:
+def _share_answer(info: "ShardInfo", chains: "Sequence[EpochOnChain]") -> tuple[str, bool]:
     """Compares the version of a shard's share with the chain. Returns a sentence, and True if it is a contradiction. A shard
     follows the newest final block, whose version may differ from that of the newest block."""
     from bytewise.protocol.digests import keccak256
@@ -180,7 +180,7 @@ def list_epochs(
     """
     state = _collected(network, rpc, None)
     emit(output, state["epochs"] if output is OutputFormat.JSONL else state, lambda: show(state, Console()))
-    _end(state)
+    _exit_by(state)
 
 
 def show_epoch(
@@ -202,7 +202,7 @@ def show_epoch(
         )
         raise typer.Exit(Exit.NOT_FOUND)
     emit(output, {**state["epochs"][0], "wrong": state["wrong"]}, lambda: show(state, Console()))
-    _end(state)
+    _exit_by(state)
 
 
 def _collected(network: Path, rpc: list[str], only: int | None) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def _collected(network: Path, rpc: list[str], only: int | None) -> dict[str, Any
     return collect(SnapshotReader(client, verify_code(client, book)), ask_over_https(TIMEOUT_S), only)
 
 
-def _end(state: Mapping[str, Any]) -> None:
+def _exit_by(state: Mapping[str, Any]) -> None:
     if state["wrong"]:
         raise typer.Exit(Exit.MISMATCH)
     raise typer.Exit(Exit.UNAVAILABLE if state["silent"] else Exit.OK)
