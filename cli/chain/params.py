@@ -48,8 +48,8 @@ def params(
     if changes is None:
         print(_as_toml(_present(reader, version)))
         return
-    act = change_of(reader, changes, version, block_s)
-    print("legal" if dry else f"target {address_of(book, act.contract)}\ncalldata 0x{act.calldata.hex()}")
+    call = change_of(reader, changes, version, block_s)
+    print("legal" if dry else f"target {address_of(book, call.contract)}\ncalldata 0x{call.calldata.hex()}")
 
 
 def change_of(reader: "SnapshotReader", file: Path, version: int = 0, block_s: int | None = None) -> "ContractCall":
@@ -65,16 +65,16 @@ def change_of(reader: "SnapshotReader", file: Path, version: int = 0, block_s: i
     from chain.deployment.params import changed, read_changes
 
     new, book = changed(_present(reader, version), read_changes(file)), reader.network
-    act = set_params(new)
+    call = set_params(new)
     try:
         # The call is tried as the account that would make it: the short timelock, after a vote.
-        dry_run(reader.client, book, book.addresses.short_timelock, act)
+        dry_run(reader.client, book, book.addresses.short_timelock, call)
     except Fault as error:
         raise ConfigurationError(file.name, str(error)) from None
     takes = block_s or measured_block_s(reader.client)
     for pool in book.pools:
         verify_lengths(new, read_lengths(reader.client, book, pool, takes))
-    return act
+    return call
 
 
 def _present(reader: "SnapshotReader", version: int) -> "ParamSet":

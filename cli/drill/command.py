@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bytewise.protocol.units import Address
     from cli.drill.fork import ForkedChain
     from cli.drill.penalty import SeatFault
-    from cli.drill.play import DrillReport, Tell
+    from cli.drill.session import DrillReport, ShowProgress
 
 
 class FaultOption(enum.StrEnum):
@@ -66,13 +66,15 @@ def slash(
     program, account, head = anvil(Path.cwd()), view.account, view.head
     node = next(iter(view.endpoints.urls))
     ChainClient(node, view.network.chain_id).head()
-    with progress_of("drill:") as tell, running_fork(program, node, view.reader.network, head) as fork:
+    with progress_of("drill:") as show_progress, running_fork(program, node, view.reader.network, head) as fork:
         seat = None if view.role is NodeRole.OPERATOR else SeatFault(fault)
-        report = _report_of(fork, account, receipts, seat, tell)
+        report = _report_of(fork, account, receipts, seat, show_progress)
     emit(output, document(report), lambda: _print(Console(), report))
 
 
-def _report_of(fork: "ForkedChain", account: "Address", receipts: int, fault: "SeatFault | None", tell: "Tell") -> "DrillReport":
+def _report_of(
+    fork: "ForkedChain", account: "Address", receipts: int, fault: "SeatFault | None", show_progress: "ShowProgress"
+) -> "DrillReport":
     """Plays the drill of a verifier or member who fails by `fault`, or of an operator if `fault` is None. Raises
     `ConfigurationError` if a contract refuses a step."""
     from cli.drill.penalty import PenaltyDrill
@@ -80,8 +82,8 @@ def _report_of(fork: "ForkedChain", account: "Address", receipts: int, fault: "S
 
     try:
         if fault is None:
-            return SlashDrill(fork, account, receipts, tell).play()
-        return PenaltyDrill(fork, account, fault, tell).play()
+            return SlashDrill(fork, account, receipts, show_progress).run()
+        return PenaltyDrill(fork, account, fault, show_progress).run()
     except ChainReverted as error:
         why = "the network is paused, or the environment of the newest batch was closed"
         raise ConfigurationError("network", f"the drill cannot be played now, for example because {why}: {error}") from None

@@ -222,9 +222,9 @@ def _print_calls(client: "Chain", book: "Network", calls: "Calls") -> bool:
         dry_run(client, book, curators[0], first)
     except ChainReverted as error:
         raise refused(first, error) from None
-    for number, act in enumerate(calls, start=1):
-        print(f"{number} of {len(calls)}, by the curator {' or '.join(curators)}: {act}")
-        print(f"target {act.target(book)}\nvalue {act.value_wei}\ncalldata 0x{act.calldata.hex()}")
+    for number, call in enumerate(calls, start=1):
+        print(f"{number} of {len(calls)}, by the curator {' or '.join(curators)}: {call}")
+        print(f"target {call.target(book)}\nvalue {call.value_wei}\ncalldata 0x{call.calldata.hex()}")
     return True
 
 

@@ -14,7 +14,7 @@ from chain.reads.reader import SnapshotReader
 from cli.drill.fork import ForkedChain
 from dashboard.index.money import BURN_REASONS, REASONS, SEAT_PENALTY, SOURCES
 
-Tell = Callable[[str, int, int], None]
+ShowProgress = Callable[[str, int, int], None]
 Amounts = Mapping[tuple[str, str], int]
 """Amounts in wei, by owner and name of the amount, for example `stake`."""
 
@@ -50,7 +50,7 @@ class Flow(NamedTuple):
     wei: int
 
 
-class LaterAct(NamedTuple):
+class LaterCall(NamedTuple):
     """A call that the account may want to make after the drill, and whether the contract would accept it."""
 
     title: str
@@ -69,16 +69,16 @@ class DrillReport(NamedTuple):
     steps: tuple[DrillStep, ...]
     changes: tuple[Change, ...]
     flows: tuple[Flow, ...]
-    choices: tuple[LaterAct, ...]
+    choices: tuple[LaterCall, ...]
 
 
-class DrillPlay:
-    """The play of a drill: makes and records the steps for one account on one fork."""
+class DrillSession:
+    """One drill of one account on one fork: makes the calls of the drill and records its steps."""
 
-    def __init__(self, fork: ForkedChain, account: Address, tell: Tell, steps: int) -> None:
-        """`tell` shows the progress. It is called with the title of each step, the step's number and `steps`, the number of
-        all."""
-        self.fork, self.account, self._tell, self._count = fork, account, tell, steps
+    def __init__(self, fork: ForkedChain, account: Address, show_progress: ShowProgress, steps: int) -> None:
+        """The session calls `show_progress` with the title of each step, the number of steps recorded so far, and `steps`, the
+        number of all steps."""
+        self.fork, self.account, self._show_progress, self._count = fork, account, show_progress, steps
         self.reader = SnapshotReader(fork.client, fork.network)
         self.first = self.reader.head()
         self.snapshot = self.reader.snapshot(account, self.first)
@@ -92,15 +92,15 @@ class DrillPlay:
 
     def do(self, title: str, actor: Address, call: ContractCall, effect: str) -> None:
         """Sends a call from an actor on the fork, and records it as a step of the report."""
-        self.tell(title)
+        self.show_progress(title)
         self.fork.send(actor, call)
-        self.note(title, actor, str(call), effect)
+        self.add_step(title, actor, str(call), effect)
 
-    def tell(self, title: str) -> None:
+    def show_progress(self, title: str) -> None:
         """Shows the title of the next step as progress."""
-        self._tell(title, len(self._steps), self._count)
+        self._show_progress(title, len(self._steps), self._count)
 
-    def note(self, title: str, actor: Address, call: str, effect: str) -> None:
+    def add_step(self, title: str, actor: Address, call: str, effect: str) -> None:
         """Records a step for the report, without a call on the fork."""
         clock = self.reader.snapshot(ZERO_ADDRESS, self.reader.head()).clock
         self._steps.append(DrillStep(title, actor, call, clock - self.snapshot.clock, effect))
@@ -125,7 +125,7 @@ class DrillPlay:
         lost = sum(before[self.account, each] - after[self.account, each] for each in ("stake", "stake being withdrawn"))
         changes = tuple(Change(*key, before[key], after[key]) for key in before)
         moved = CourtHistory(self.reader).movements(self.first + 1, self.reader.head())
-        later = tuple(LaterAct(title, str(call), self.fork.refusal(self.account, call), note) for title, call, note in choices)
+        later = tuple(LaterCall(title, str(call), self.fork.refusal(self.account, call), note) for title, call, note in choices)
         pots = penalty_pots(moved)
         flows = tuple(flow for each in moved for flow in flows_of(each, pots))
         return DrillReport(self.account, self.first, lost, tuple(self._steps), changes, flows, later)
