@@ -204,7 +204,7 @@ def members(site: Site, options: Options) -> list[DemoProcess]:
             "executor": {"socket": site.job_socket(name)}, "policy": {"audits": options.audits},
             "hints": {"urls": [site.hints_url], "certificate_file": site.certificate("watchtower")},
         }  # fmt: skip
-        found.append(_node(site, name, "committee", "member", site.member_rpc_url(name), extra))
+        found.append(_duty_process(site, name, "committee", "member", site.member_rpc_url(name), extra))
     hints = {
         "host": site.listen, "port": site.ports.hints, "certificate_file": site.certificate("watchtower"),
         "tls_key_file": site.of("watchtower") / "tls.key",
@@ -214,17 +214,17 @@ def members(site: Site, options: Options) -> list[DemoProcess]:
     if site.capsules is not None:
         own["capsules"] = {"folder": site.capsules, "every_s": CAPSULES_S}
         own["checkpoints"] = {"folder": site.of("watchtower") / "checkpoints"}
-    return [*found, _node(site, "watchtower", "verifier", "watchtower", site.rpc_url, own)]
+    return [*found, _duty_process(site, "watchtower", "verifier", "watchtower", site.rpc_url, own)]
 
 
 def start_challenger(site: Site, network: ProcessGroup, receipt_id: str) -> None:
     """Starts the challenger, an actor that wrongly disputes one honest receipt."""
     extra = {"policy": {"strategy": "defend"}}
-    node = _node(site, "challenger", "adversaries.frivolous_challenger", "watchtower", site.rpc_url, extra, (receipt_id,))
+    node = _duty_process(site, "challenger", "adversaries.frivolous_challenger", "watchtower", site.rpc_url, extra, (receipt_id,))
     start([node], network)
 
 
-def _node(
+def _duty_process(
     site: Site, name: str, module: str, role: str, rpc_url: str, extra: dict[str, Any], rest: tuple[str, ...] = ()
 ) -> DemoProcess:
     folder = site.of(name)

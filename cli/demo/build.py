@@ -221,7 +221,7 @@ def _mine(client: ChainClient, blocks: int) -> None:
 def _begin_ceremony(site: Site, processes: Processes) -> None:
     """Makes the keys of each shard, and starts the shards and the coordinator of their ceremony. The address book must exist."""
     save_signer(site.coordinator_key, LocalSigner(secrets.token_bytes(32)))
-    entries = [_enrolled(site, index) for index in range(1, SHARDS + 1)]
+    entries = [_make_shard_entry(site, index) for index in range(1, SHARDS + 1)]
     config = {
         "epoch": site.epoch, "threshold": plan.THRESHOLD, "quorum": SHARDS, "reveal_budget": plan.THRESHOLD - 1, "assurance":
         "simulated", "phase_s": PHASE_S, "network_file": site.network_file, "coordinator_key_file": site.coordinator_key,
@@ -241,7 +241,7 @@ def _finish_ceremony(site: Site, processes: Processes, client: ChainClient, netw
     return put_in_force(client, network, curator, finished_ceremony(load_settings(CeremonySettings, _ceremony_config(site))))
 
 
-def _enrolled(site: Site, index: int) -> Path:
+def _make_shard_entry(site: Site, index: int) -> Path:
     folder, url = site.of(f"shard{index}"), site.shard_url(index)
     keyring.create_keys(folder, url, secrets.token_bytes)
     entry = folder / "entry.json"

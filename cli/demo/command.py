@@ -19,7 +19,7 @@ from bytewise.service.files import replace_file
 from cli.network import print_state
 
 if TYPE_CHECKING:
-    from cli.demo.director import Fate
+    from cli.demo.director import MemberFailure
     from cli.demo.run import Demo
 
 EXIT_MISSING = 3
@@ -93,19 +93,19 @@ def demo(
     options = Options(*switches, epoch, keep, folder, database)
     running = Demo(here, options, f"canary-{secrets.token_hex(8)}", console)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    raise typer.Exit(_conduct(running, console, report))
+    raise typer.Exit(_run_to_end(running, console, report))
 
 
-def _conduct(running: "Demo", console: Console, report: Path) -> int:
+def _run_to_end(running: "Demo", console: Console, report: Path) -> int:
     """Runs the demo to its end or until it is interrupted, ends its processes, and returns the exit code."""
     logs = running.site.folder.relative_to(running.site.root)
     # If the demo stops early, a process may get SIGTERM before it handles signals. That is no failure (`unclean`).
     code, midway = EXIT_FAILED, True
     try:
-        code = _tell(running, console, report)
+        code = _run_and_report(running, console, report)
         midway = False
         if running.options.keep:
-            _keep(running, console)
+            _keep_running(running, console)
     except BytewiseError as error:
         console.print(f"[bold red]The demo stopped: {error}[/]\nLogs of every process are in {logs}.")
         code = EXIT_FAILED
@@ -122,18 +122,18 @@ def _conduct(running: "Demo", console: Console, report: Path) -> int:
     return code or (EXIT_FAILED if crashed else 0)
 
 
-def _keep(running: "Demo", console: Console) -> None:
-    from cli.demo.run import make_spare, make_spare_machine, show, stay, write_variables
+def _keep_running(running: "Demo", console: Console) -> None:
+    from cli.demo.run import make_spare_account, make_spare_platform, show, watch_until_interrupted, write_variables
 
     assert running.book is not None, "the story was told"
-    spare = make_spare(running.site)
-    make_spare_machine(running.site)
+    spare = make_spare_account(running.site)
+    make_spare_platform(running.site)
     write_variables(running.site, running.book, {**running.accounts, "spare": spare})
     show(running.site, console)
-    stay(running.network, console)
+    watch_until_interrupted(running.network, console)
 
 
-def _tell(running: "Demo", console: Console, path: Path) -> int:
+def _run_and_report(running: "Demo", console: Console, path: Path) -> int:
     from cli.demo import facts
     from cli.demo.run import endpoints, versions
 
@@ -144,7 +144,7 @@ def _tell(running: "Demo", console: Console, path: Path) -> int:
         console.print(f"  [{'green]yes' if holds else 'bold red]NO '}[/]  {fact}")
     document = facts.as_document(found, versions(), endpoints(running.site))
     document["names"] = {name: account for account, name in names.items()}
-    document["fates"] = {"killed": _fate(running.fates.killed), "absent": _fate(running.fates.absent)}
+    document["fates"] = {"killed": _failure_entry(running.failures.killed), "absent": _failure_entry(running.failures.absent)}
     document["processes"] = running.network.pids()
     document["folder"] = str(running.site.folder.relative_to(running.site.root))
     data = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
@@ -159,5 +159,5 @@ def _tell(running: "Demo", console: Console, path: Path) -> int:
     return 0
 
 
-def _fate(fate: "Fate | None") -> dict[str, Any] | None:
-    return None if fate is None else {"member": fate.member, "dispute": hex0x(fate.dispute), "round": fate.round}
+def _failure_entry(failure: "MemberFailure | None") -> dict[str, Any] | None:
+    return None if failure is None else {"member": failure.member, "dispute": hex0x(failure.dispute), "round": failure.round}

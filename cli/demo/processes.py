@@ -26,7 +26,7 @@ _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 """SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP (netdevice(7))."""
 
 
-def ensure_up() -> None:
+def ensure_loopback_up() -> None:
     """Brings the loopback network interface up. Raises `ConfigurationError` if it is down and this user may not change it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
         request = struct.pack("16sh14s", b"lo", 0, b"")
@@ -98,7 +98,7 @@ class ProcessGroup:
         self._commands: dict[str, list[str]] = {}
         self.exit_codes: dict[str, int] = {}
         self.killed: set[str] = set()
-        self._told_to_end: set[str] = set()
+        self._terminated: set[str] = set()
         self.peak_pss_bytes = 0
         self._stop = threading.Event()
         self._sampler = threading.Thread(target=self._sample, daemon=True)
@@ -205,7 +205,7 @@ class ProcessGroup:
         come before the process handled signals.
         """
         ends = self.end()
-        asked = self._told_to_end if midway else set()
+        asked = self._terminated if midway else set()
         fine = {name for name, code in ends.items() if code == 0 or (code == -signal.SIGTERM and name in asked)}
         return {name: code for name, code in ends.items() if name not in fine | self.killed}
 
@@ -215,7 +215,7 @@ class ProcessGroup:
         self._sampler.join(ENDING_S)
         for name, process in self._running.items():
             if process.poll() is None:
-                self._told_to_end.add(name)
+                self._terminated.add(name)
                 process.terminate()
         deadline = time.monotonic() + ENDING_S
         for name, process in self._running.items():

@@ -50,9 +50,9 @@ from chain.sending.keys import devnet_signer, save_signer
 from cli.demo import actors, build, facts, plan
 from cli.demo.build import Built
 from cli.demo.client import Answer, Client
-from cli.demo.director import Director, Fates
+from cli.demo.director import Director, MemberFailures
 from cli.demo.plan import CHAIN_ID, MODEL_NAME, OPERATORS, SHARDS, VERIFIERS, Options, questions
-from cli.demo.processes import ProcessGroup, ensure_up, slowdown
+from cli.demo.processes import ProcessGroup, ensure_loopback_up, slowdown
 from cli.demo.site import Site, new_site
 from verifier.watch.list_reader import GOOD
 from verifier.watch.open_windows import is_over
@@ -131,7 +131,7 @@ def write_variables(site: Site, book: Book, accounts: dict[str, Address]) -> Pat
     return path
 
 
-def make_spare(site: Site) -> Address:
+def make_spare_account(site: Site) -> Address:
     """Makes an account with test ether that no process uses, and returns it. Only the owner of the key file can read its key."""
     signer = LocalSigner(secrets.token_bytes(32))
     site.spare_key.parent.mkdir()
@@ -141,7 +141,7 @@ def make_spare(site: Site) -> Address:
     return signer.address
 
 
-def make_spare_machine(site: Site) -> None:
+def make_spare_platform(site: Site) -> None:
     """Makes the file of a simulated platform that no process uses. A user can let a sixth verifier join with it."""
     issue(site.of("tee"), site.spare_platform)
 
@@ -158,24 +158,24 @@ def show(site: Site, console: Console) -> None:
         _line(console, command)
 
 
-def stay(network: ProcessGroup, console: Console) -> None:
+def watch_until_interrupted(network: ProcessGroup, console: Console) -> None:
     """Runs until Ctrl-C, and prints one message for each process that ends."""
     told: set[str] = set()
     while True:
-        for sentence in news_of_the_dead(network, told):
+        for sentence in ended_messages(network, told):
             console.print(Text(sentence, style="bold red"), soft_wrap=True)
         time.sleep(LOOK_S)
 
 
-def news_of_the_dead(network: ProcessGroup, told: set[str]) -> list[str]:
+def ended_messages(network: ProcessGroup, told: set[str]) -> list[str]:
     """Returns a sentence for each process that ended and is not in `told`, with exit status and log file. Adds its name to
     `told`."""
     fresh = {name: code for name, code in network.ended().items() if name not in told}
     told.update(fresh)
-    return [f"{name} {_manner(code)}; its log is {network.log_of(name)}" for name, code in fresh.items()]
+    return [f"{name} {_ending_of(code)}; its log is {network.log_of(name)}" for name, code in fresh.items()]
 
 
-def _manner(code: int) -> str:
+def _ending_of(code: int) -> str:
     return f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
 
 
@@ -260,7 +260,7 @@ class Demo:
     """One run of the demo: its options, processes, answers and results."""
 
     def __init__(self, root: Path, options: Options, canary: str, console: Console) -> None:
-        ensure_up()
+        ensure_loopback_up()
         self.options = options
         self.screen = Screen(console)
         self.site: Site = new_site(root, options.folder, options.epoch, options.database_server)
@@ -270,7 +270,7 @@ class Demo:
         self.answers: list[Answer] = []
         self.book: Book | None = None
         self.accounts: dict[str, Address] = {}
-        self.fates = Fates()
+        self.failures = MemberFailures()
         self._pace = 1.0
         """Factor of all deadlines, which is more than 1 on a busy machine."""
         self._has_challenger = False
@@ -283,7 +283,7 @@ class Demo:
             built = self._start()
             self.book, self.accounts = built.network, built.accounts
             director = Director(self.site, self.network, built.accounts)
-            self.fates = director.fates
+            self.failures = director.failures
             reader = SnapshotReader(ChainClient(self.site.rpc_url, plan.CHAIN_ID, build.RPC_TIMEOUT_S), built.network)
             with ThreadPoolExecutor(len(OPERATORS)) as pool:
                 asking = [pool.submit(self._ask, name) for name in OPERATORS]
@@ -344,7 +344,7 @@ class Demo:
             )
         client.close()
 
-    def _spite(self, reader: SnapshotReader, block: int) -> None:
+    def _start_challenger(self, reader: SnapshotReader, block: int) -> None:
         """Starts the challenger of the first honest receipt of which an audit is posted. Without one it is too early, because the
         contract accepts no audit of a disputed receipt."""
         if self._has_challenger:
@@ -369,13 +369,13 @@ class Demo:
         def settled() -> bool:
             try:
                 snapshot, anchored, left_s = read(reader.head())
-                self._spite(reader, snapshot.number)
+                self._start_challenger(reader, snapshot.number)
             except Unavailable:
                 return False
             happened = director.step(snapshot)
             if happened:
                 self.screen.say(happened)
-            self._tell(snapshot, names, seen)
+            self._print_news(snapshot, names, seen)
             self.screen.show(snapshot, names, left_s)
             final = self._has_challenger and all(map(is_over, snapshot.disputes))
             asked = all(each.done() for each in asking) and anchored >= len(self.answers)
@@ -383,9 +383,9 @@ class Demo:
 
         self.network.wait("the verdicts", settled, longest_s + 10)
 
-    def _tell(self, snapshot: Snapshot, names: dict[Any, str], seen: set[str]) -> None:
+    def _print_news(self, snapshot: Snapshot, names: dict[Any, str], seen: set[str]) -> None:
         for dispute in snapshot.disputes:
-            for sentence in facts.news(dispute, names):
+            for sentence in facts.dispute_sentences(dispute, names):
                 if sentence not in seen:
                     seen.add(sentence)
                     self.screen.say(sentence)
@@ -405,11 +405,11 @@ class Demo:
         self.network.start("status", facts.status_command(self.site), out)
         self.network.expect_success("status", build.BUILD_TIMEOUT_S)
         status = json.loads(out.read_text())
-        checked = {name: _checked(self.site.database(name)) for name in VERIFIERS}
-        judged = facts.judge(status, checked, self.answers, director.fates, built.accounts)
-        judged |= _accepted(reader, self.site, self.answers)
-        judged |= _signed_for(reader, self.site)
-        judged |= facts.gated(self._gate())
+        checked = {name: _count_checked(self.site.database(name)) for name in VERIFIERS}
+        judged = facts.judge(status, checked, self.answers, director.failures, built.accounts)
+        judged |= _final_fact(reader, self.site, self.answers)
+        judged |= _key_facts(reader, self.site)
+        judged |= facts.gate_fact(self._gate())
         answers = facts.answers_document(self.answers)
         return facts.Report(judged, status, answers, self.screen.elapsed_s, self.network.peak_pss_bytes / 2**20)
 
@@ -423,7 +423,7 @@ class Demo:
         return dict(json.loads(told)) if told else {}
 
 
-def _checked(database: str) -> int:
+def _count_checked(database: str) -> int:
     """Returns the number of receipts that a verifier checked and found good, from the verifier's database."""
     engine = open_database(database)
     try:
@@ -432,7 +432,7 @@ def _checked(database: str) -> int:
         engine.dispose()
 
 
-def _accepted(reader: SnapshotReader, site: Site, answers: list[Answer]) -> dict[str, bool]:
+def _final_fact(reader: SnapshotReader, site: Site, answers: list[Answer]) -> dict[str, bool]:
     """Returns the fact that the contract's `isFinal` accepts every honest receipt. The call takes receipt, signature and Merkle
     path, which the watchtower read from the public list."""
     honest = {answer.receipt_id for answer in answers if answer.operator == "honest"}
@@ -447,7 +447,7 @@ def _accepted(reader: SnapshotReader, site: Site, answers: list[Answer]) -> dict
     return {"isFinal says of every honest receipt that it is accepted": bool(honest) and final == honest}
 
 
-def _signed_for(reader: SnapshotReader, site: Site) -> dict[str, bool]:
+def _key_facts(reader: SnapshotReader, site: Site) -> dict[str, bool]:
     """Returns two facts: the shards signed the key's transcript on the chain, and every receipt is of that key epoch."""
     block = reader.head()
     signed = reader.epoch_on_chain(site.epoch, block).transcript != ZERO_DIGEST
