@@ -77,7 +77,7 @@ def call(
 
 def _place(contract: str, at: str | None) -> Address | None:
     """Returns the address that the user gave with --at for a contract that address books do not list, or None for any other
-    contract. Raises `ConfigurationError` if --at is missing or does not belong."""
+    contract. Raises `ConfigurationError` if --at is missing for such a contract, or given for another contract."""
     from chain.client.artifacts import BESIDE
 
     if (contract in BESIDE) != (at is not None):
@@ -114,14 +114,17 @@ def interface_of(contract: str, beside: tuple[str, ...] = ()) -> "Interface":
 
 
 def _holder(context: CallContext, planned: "ContractCall") -> Address:
-    """Returns the account that has the role for a call. Raises `ConfigurationError` if anybody may make the call, or if only a
-    vote may make it."""
+    """Returns the first account with the role that the contract requires for a call.
+
+    Raises `ConfigurationError` if the function has no role of its own, or if no account has the role. Also raises it if a
+    timelock has the role, because then the call needs a vote.
+    """
     from chain.reads.roles import ROLES, holders
 
     manager, asked = context.network.addresses.access_manager, (planned.target(context.network), planned.calldata[:4])
     role: int = context.client.call("AccessManager", manager, "getTargetFunctionRole", *asked, block="latest")
     name = ROLES.get(role, str(role))
-    # The manager returns role 0 for every function without a role of its own.
+    # For a function without a role of its own, the access manager returns role 0.
     found = holders(context.reader, context.reader.head()).get(name, ()) if role else ()
     timelocks = (context.network.addresses.short_timelock, context.network.addresses.long_timelock)
     if any(each in timelocks for each in found):

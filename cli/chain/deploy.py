@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from chain.deployment.plan import DeploymentPlan, EigenLayerSettings, GovernanceSettings, Shape
 
 
-# Options for the place of the stake. Names and bounds repeat those of `chain.deployment`, which a help page must not import.
+# Options of the stake source. Names and bounds repeat those of `chain.deployment`, which a help page must not import.
 
 _PANEL = "Stake"
 
 
 class StakeName(enum.StrEnum):
-    """Where the stake is: `native` is a vault of the network, `eigenlayer` is EigenLayer
-    (`bytewise.protocol.address_book.StakeSource`)."""
+    """The stake source: `native` is a vault of the network, `eigenlayer` is EigenLayer. The values repeat
+    `bytewise.protocol.address_book.StakeSource`."""
 
     NATIVE = "native"
     EIGENLAYER = "eigenlayer"
@@ -105,8 +105,8 @@ MAX_POOLS = 128
 
 
 class ShapeName(enum.StrEnum):
-    """Name of a shape, a set of values that a deployment fixes for ever (`chain.deployment.plan.Shape`). One of them is the
-    length of a stake epoch in blocks. `devnet` is for blocks of one second, `main` for blocks of twelve seconds."""
+    """Name of a shape. A shape is a set of values that a deployment never changes, for example the length of a stake epoch in
+    blocks (`chain.deployment.plan.Shape`). `devnet` is for blocks of one second, `main` for blocks of twelve seconds."""
 
     DEVNET = "devnet"
     MAIN = "main"
@@ -162,19 +162,24 @@ def _deploy(
     client: "Chain", deployer: "LocalSigner", settings: "tuple[ParamSet, Shape, list[Digest], GovernanceSettings]",
     restaking: "EigenLayerSettings | None", out: Path, plan: bool,
 ) -> None:  # fmt: skip
-    """Deploys, or only says what would be sent. The addresses follow from the account's nonces, so nobody else may send with the
-    key until all contracts are there."""
+    """Deploys the contracts. If `plan` is true, only prints what it would send.
+
+    The address of each contract follows from a nonce of the deployer's account. So no other program may send transactions of this
+    account until all contracts are deployed.
+    """
     from chain.deployment import deploy as deploying
 
-    _verify_place(out)  # Another run with the key may have written it since.
+    _verify_place(out)  # Another run with the same key may have written the file since the first check.
     draft, nonce = _draft_and_nonce(client, deployer, out)
     site = deploying.survey(client, deployer.address, *settings, nonce, restaking)
     _run(client, deployer, site, draft, nonce, out, plan)
 
 
 def _draft_and_nonce(client: "Chain", deployer: "LocalSigner", out: Path) -> "tuple[Draft | None, int]":
-    """Returns the draft of an earlier run that stopped, and the nonce of the deployment's first transaction. The draft is None if
-    no run has begun. A draft is the file beside `out` with the addresses of a deployment that is not finished."""
+    """Returns the draft of an earlier run that stopped, and the nonce of the deployment's first transaction.
+
+    A draft is a file beside `out` with the addresses of a deployment that is not finished. The draft is None if no run has begun.
+    """
     from chain.deployment.draft import first_nonce, read_draft
 
     draft = read_draft(out)
@@ -220,8 +225,11 @@ def _governance(
 
 
 def _verify(client: "Chain", site: "DeploymentPlan", taken: int, plan: bool) -> None:
-    """Checks parameters, stake source and money on the chain before anything is sent. Raises `ConfigurationError` if one is
-    wrong. With `plan` it also prints what would be sent. `taken` is the number of transactions that an earlier run sent."""
+    """Checks the parameters, the stake source and the deployer's balance on the chain, before the deployer sends anything. Raises
+    `ConfigurationError` if one of them is wrong.
+
+    If `plan` is true, the function also prints the transactions. `taken` is the number of transactions that an earlier run sent.
+    """
     from chain.deployment import deploy as deploying
     from chain.deployment.deployment_check import verify_eigenlayer
 
@@ -298,7 +306,8 @@ def _ether(wei: int) -> str:
 
 
 def _params_and_shape(chain_id: int, file: Path | None, shape: ShapeName) -> "tuple[ParamSet, Shape]":
-    """Returns the first parameters of the network, and the shape, the lengths in blocks that never change."""
+    """Returns the first parameters of the network and its shape. On a test chain, the file may leave out parameters, which then
+    have the values for development."""
     from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
     from chain.deployment.params import DEVNET, changed, complete, read_changes
     from chain.deployment.plan import DEVNET_SHAPE, MAIN_NET

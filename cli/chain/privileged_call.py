@@ -1,4 +1,5 @@
-"""Contract calls of a verb: the verb first tries the call on the chain, and then prints it for another signer or sends it."""
+"""Contract calls that commands make for their user: a command first tries the call on the chain. Then it prints the call for
+another signer, or sends it."""
 
 import json
 from collections.abc import Mapping
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 
 
 SEND_TIMEOUT_S = 120.0
-"""Longest time to wait until a transaction is in a block, in seconds. It is ten blocks of main net."""
+"""Longest time to wait until a transaction is in a block, in seconds. Main net makes ten blocks in this time."""
 
 
 class CallContext(NamedTuple):
-    """The context in which a verb calls a contract: the network, the account that signs, and whether to send the call."""
+    """The context in which a command calls a contract: the network, the account that signs, and whether to send the call."""
 
     client: "Chain"
     reader: "SnapshotReader"
@@ -39,7 +40,7 @@ class CallContext(NamedTuple):
     """True if the user asked to send the call."""
     output: OutputFormat
     key: Path | None = None
-    """Key file that signs; None for a development account."""
+    """Key file of the signer. None if a development account signs, or if nobody signs."""
 
     @property
     def network(self) -> "Network":
@@ -56,8 +57,8 @@ class CallContext(NamedTuple):
 def call_context(asked: CallOptions) -> CallContext:
     """Connects to the network of the address book, checks the code of its contracts, and finds the account that signs.
 
-    Raises `ConfigurationError` if options contradict each other, and `KeyInUse` if the call is to be sent with the key file of a
-    running node: the node would take that for a foreign transaction and stop sending.
+    Raises `ConfigurationError` if options contradict each other. Raises `KeyInUse` if the user wants to send the call with the
+    key file of a running node. Such a node would find a transaction that it did not send, and would stop sending.
     """
     from bytewise.service.key_lock import verify_unused
     from bytewise_client.connection import chain_of
@@ -80,10 +81,10 @@ def call_context(asked: CallOptions) -> CallContext:
 
 
 def deliver(context: CallContext, call: "ContractCall", more: Mapping[str, Any] | None = None) -> None:
-    """Tries a call as the account that will sign, prints it, and sends it if the user asked for that.
+    """Tries a call as the account that will sign, prints the call, and sends it if the user asked to send it.
 
-    `more` has further fields to print. If the contract would refuse the call now, raises `ConfigurationError` with the contract's
-    reason.
+    `more` has further fields to print. Raises `ConfigurationError` with the contract's reason if the contract would refuse the
+    call now.
     """
     from chain.deployment.calls import dry_run, request_of
 
@@ -112,10 +113,11 @@ def deliver(context: CallContext, call: "ContractCall", more: Mapping[str, Any] 
 
 
 def send_creation(context: CallContext, contract: str, code: bytes, nonce: int, more: Mapping[str, Any]) -> None:
-    """Tries to deploy a contract that no address book lists, prints the transaction with `more`, and sends it if the user asked.
+    """Tries to deploy a contract that no address book lists, prints the transaction, and sends it if the user asked to send it.
 
-    `nonce` is the account's nonce for the transaction. The contract's address depends on it, so the transaction is never sent
-    with another nonce. Raises `ConfigurationError` if the chain would refuse the transaction now.
+    `nonce` is the account's nonce for the transaction. The contract's address depends on the nonce, so the transaction is never
+    sent with another nonce. `more` has further fields to print. Raises `ConfigurationError` if the chain would refuse the
+    transaction now.
     """
     from chain.sending.fees import fees_at
     from chain.sending.transactions import TransactionCall, send_all
@@ -152,9 +154,12 @@ def signer_of(
     chain_id: int, key: Path | None, devnet_account: int | None, password_file: Path | None = None,
     option: str = "--password-file",
 ) -> "LocalSigner":  # fmt: skip
-    """Returns the signer of a key file, or of a test account of anvil. Raises `ConfigurationError` if neither or both are given.
-    The password of a keystore comes from `password_file`, or the user is asked for it. `option` is the option or setting of
-    `password_file`, for errors."""
+    """Returns the signer of a key file, or of a test account of anvil. Raises `ConfigurationError` unless exactly one of the two
+    is given.
+
+    The password of a keystore comes from `password_file`. If that is None, the function asks the user for the password. `option`
+    is the name of the option or setting that gives `password_file`. Errors show this name.
+    """
     from bytewise.service.secret import read_secret
     from chain.sending.keys import devnet_signer, load_signer
 
@@ -202,8 +207,8 @@ def _reserved(context: CallContext) -> AbstractContextManager[None]:
 
 
 def _sent(context: CallContext, signer: "LocalSigner", call: "ContractCall") -> "Inclusion":
-    """Sends the call, waits until it is in a block, and returns the block and transaction. Raises `ConfigurationError` if it
-    fails."""
+    """Sends the call, waits until the transaction is in a block, and returns block and transaction. Raises `ConfigurationError`
+    if the account has too little money or the call fails."""
     from chain.deployment.calls import measured
     from chain.sending.fees import fees_at
     from chain.sending.transactions import send_all
@@ -215,6 +220,6 @@ def _sent(context: CallContext, signer: "LocalSigner", call: "ContractCall") -> 
         with _reserved(context):
             (receipt,) = send_all(context.client, [transaction], SEND_TIMEOUT_S)
     except (Fault, RpcRefused) as error:
-        # The chain may have changed since the call was tried.
+        # The chain may have changed since `deliver` tried the call.
         raise ConfigurationError(str(call), f"not done: {error}") from None
     return receipt

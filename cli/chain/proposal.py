@@ -1,4 +1,5 @@
-"""`bytewise chain proposal`: proposes calls that only a vote may make, votes on proposals, queues and executes them."""
+"""`bytewise chain proposal`: lists and shows proposals, proposes calls that only a vote may make, votes on proposals, and queues,
+executes and cancels proposals."""
 
 import json
 from collections.abc import Mapping
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from chain.deployment.calls import ContractCall
 
 
-# A file of calls that one proposal makes together. If any entry is malformed, the whole file is refused, so that a proposal has
-# exactly the calls of its file.
+# A JSON file with the calls of one proposal. If any entry is malformed, the command refuses the whole file, so that a proposal
+# has exactly the calls of its file.
 
 _NEEDED = {"contract": str, "function": str, "arguments": list}
 _TYPES: dict[str, type] = {**_NEEDED, "value": int}
@@ -44,7 +45,8 @@ def read_calls(file: Path) -> "list[ContractCall]":
     """Reads contract calls from a JSON file: a list of objects with `contract`, `function`, `arguments` and, if the call sends
     wei, `value`.
 
-    Raises `ConfigurationError` with the name of the first entry that has another form or is no call of the contracts.
+    Raises `ConfigurationError` with the place of the first entry that has another form, or that calls no function of the
+    contracts.
     """
     from bytewise.protocol.encoding import parse_typed
 
@@ -316,7 +318,7 @@ def _proposal_in_state(context: CallContext, text: str, *wanted: "ProposalState"
 
 
 def _next(context: CallContext, proposal: "Proposal", state: "ProposalState", head: int) -> str:
-    """Returns the next step of a proposal, as text for people. `head` is the block at which it is read."""
+    """Returns the next step of a proposal as text for people. `head` is the block at which the function reads the chain."""
     from chain.acts import proposals as voting
     from chain.acts.proposals import GOVERNOR, ProposalState
     from chain.client.rpc import at_number

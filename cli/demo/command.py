@@ -1,4 +1,4 @@
-"""`bytewise demo`: runs the demo, prints its tables and writes `demo-report.json`. The exit code says whether all facts hold."""
+"""`bytewise demo`: runs the demo, prints the result and writes `demo-report.json`. The exit code says whether all facts hold."""
 
 import enum
 import json
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cli.demo.run import Demo
 
 EXIT_MISSING = 3
-"""Exit code for an inconclusive run: the network ran, but some facts could not be read back."""
+"""Exit code of an inconclusive run: the network ran, but the demo could not read back some facts."""
 EXIT_FAILED = 1
 PLAIN_WIDTH = 120
 """Width of the output in columns if the output is no terminal."""
@@ -78,7 +78,7 @@ def demo(
     Exit codes: 0 every fact was read back, 1 the demo stopped, or a process failed, 3 some facts are missing, and their names are
     printed, 64 anvil is not installed.
     """
-    # Imported here so that no other verb waits until torch and the client of OpenAI are loaded.
+    # These imports are inside the function, so that no other command waits until torch and the client of OpenAI are loaded.
     from bytewise.protocol.suites import hybrid_epoch, rebuilt_epoch
     from cli.demo.actors import anvil
     from cli.demo.plan import Options
@@ -97,9 +97,9 @@ def demo(
 
 
 def _run_to_end(running: "Demo", console: Console, report: Path) -> int:
-    """Runs the demo to its end or until it is interrupted, ends its processes, and returns the exit code."""
+    """Runs the demo until it ends or the user interrupts it, ends the demo's processes, and returns the exit code."""
     logs = running.site.folder.relative_to(running.site.root)
-    # If the demo stops early, a process may get SIGTERM before it handles signals. That is no failure (`unclean`).
+    # If the demo stops early, a process may get SIGTERM before it can handle signals. That counts as no failure (`unclean`).
     code, midway = EXIT_FAILED, True
     try:
         code = _run_and_report(running, console, report)
@@ -125,7 +125,7 @@ def _run_to_end(running: "Demo", console: Console, report: Path) -> int:
 def _keep_running(running: "Demo", console: Console) -> None:
     from cli.demo.run import make_spare_account, make_spare_platform, show, watch_until_interrupted, write_variables
 
-    assert running.book is not None, "the story was told"
+    assert running.book is not None, "the demo has run"
     spare = make_spare_account(running.site)
     make_spare_platform(running.site)
     write_variables(running.site, running.book, {**running.accounts, "spare": spare})
@@ -148,8 +148,8 @@ def _run_and_report(running: "Demo", console: Console, path: Path) -> int:
     document["processes"] = running.network.pids()
     document["folder"] = str(running.site.folder.relative_to(running.site.root))
     data = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
-    # Several runs may be active at one time, so each writes a report to its own folder. The last run to end also replaces the
-    # report at `path`.
+    # Several runs may be active at one time. So each run writes a report to its own folder, and then replaces the report at
+    # `path`.
     (running.site.folder / "demo-report.json").write_bytes(data)
     replace_file(path, data)
     if found.missing:

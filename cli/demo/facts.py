@@ -1,8 +1,8 @@
-"""The facts that must be true at the end of the demo. The demo reads each fact back from the chain, and names missing facts.
+"""The facts that must be true at the end of the demo. The demo reads each fact back, and names the missing facts.
 
-The source is the output of `bytewise network show` in a new process, which knows only the chain node's URL and the address book.
-Other sources are used only for facts that are not on the chain: answers of clients, exit statuses, the outbox of the killed
-member, each verifier's list of receipts.
+Most facts come from the chain, by the command `bytewise network show` in a new process. This process knows only the URL of the
+chain's node and the address book. The facts that are not on the chain come from the clients' answers, exit statuses, the outbox
+of the killed member and each verifier's list of receipts.
 """
 
 import sys
@@ -64,15 +64,15 @@ def gate_command(site: Site) -> list[str]:
 
 
 def gate_fact(found: dict[str, Any]) -> dict[str, bool]:
-    """Returns the fact about identical requests, and whether it holds. `found` is the output of `bytewise gate`. An empty `found`
-    means that the gate printed no result, and then the fact does not hold."""
+    """Returns the fact about identical requests, and whether it holds. `found` is the output of `bytewise gate`. If `found` is
+    empty, the gate printed no result, and the fact does not hold."""
     compared = 2 * (2 * GATE_RUNS - 1)
     identical = found.get("identical") is True and found.get("compared") == compared
     return {f"identical seeded requests, alone and among traffic, got identical bytes ({compared} comparisons)": identical}
 
 
 def dispute_sentences(dispute: Dispute, names: dict[Any, str]) -> list[str]:
-    """Returns sentences for the screen about the present state of a dispute. `names` maps accounts to names of actors."""
+    """Returns sentences for the screen about the present state of a dispute. `names` maps accounts to the names of actors."""
     who, what = names.get(dispute.challenger.account, "somebody"), dispute.id.hex()[:8]
     sentences = [f"{who} disputes a receipt of the {names.get(dispute.operator, '?')} operator (dispute {what})"]
     if dispute.phase in (Phase.COMMIT, Phase.REVEAL):
@@ -148,8 +148,8 @@ def _audit_facts(status: dict[str, Any], checked: dict[str, int], answers: list[
 
 
 def _kinds(frauds: list[dict[str, Any]], answers: list[Answer]) -> list[tuple[bool, bool]]:
-    """Returns two booleans for each fraud, in the order of the answers: whether the committee found the tokens of the receipt,
-    and whether it found the receipt's output hash."""
+    """Returns two booleans for each fraud, in the order of the answers. The first says whether the committee found the same
+    tokens hash as the receipt, the second whether the committee found the same output hash."""
     signed = {answer.receipt_id: answer.tokens_hash for answer in answers}
     kinds = []
     for receipt in (answer.receipt_id for answer in answers if answer.operator == "dishonest"):
@@ -160,7 +160,8 @@ def _kinds(frauds: list[dict[str, Any]], answers: list[Answer]) -> list[tuple[bo
 
 
 def _keeps_output(dispute: dict[str, Any], tokens_hash: str) -> bool:
-    """Tells whether the committee found the same output hash as the disputed receipt claims. `tokens_hash` is the receipt's."""
+    """Tells whether the committee found the output hash that the disputed receipt claims. `tokens_hash` is that of the
+    receipt."""
     if dispute["replacement"] is None:
         return False
     signed, found = (digest(unhex(each)) for each in (tokens_hash, dispute["replacement"]))

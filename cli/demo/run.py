@@ -1,7 +1,8 @@
-"""Runs the demo from start to end: builds the network, starts it, asks questions, watches disputes, reads back and judges facts.
+"""Runs the demo from start to end: builds the network, starts its processes, asks questions, watches disputes, and reads back and
+judges the facts.
 
-With the option `--keep` the network stays up. The run then writes a file of shell variables, makes an account with test ether,
-and prints the name of each process that ends.
+With the option `--keep` the network stays up. Then the demo writes a file of shell variables, makes an account with test ether,
+and prints a message for each process that ends.
 """
 
 import json
@@ -74,8 +75,8 @@ COMMANDS = (
     '"$PYTHON" -m bytewise verify "$RECEIPT_ID" --network "$NETWORK" --rpc "$RPC" --da "$DA" --artifact "$ARTIFACT" '
     "--opening answer.json",
 )
-"""Commands that a user can copy: they ask with an OpenAI client that trusts the certificate, and verify the saved answer. Each
-command is one line."""
+"""Commands that a user can copy. They ask a question with an OpenAI client that trusts the operator's certificate, and verify the
+saved answer. Each command is one line."""
 
 
 def endpoints(site: Site) -> dict[str, str]:
@@ -132,7 +133,8 @@ def write_variables(site: Site, book: Book, accounts: dict[str, Address]) -> Pat
 
 
 def make_spare_account(site: Site) -> Address:
-    """Makes an account with test ether that no process uses, and returns it. Only the owner of the key file can read its key."""
+    """Makes an account with test ether that no process uses, and returns the account. Only the owner of the key file can read the
+    key."""
     signer = LocalSigner(secrets.token_bytes(32))
     site.spare_key.parent.mkdir()
     save_signer(site.spare_key, signer)
@@ -142,7 +144,7 @@ def make_spare_account(site: Site) -> Address:
 
 
 def make_spare_platform(site: Site) -> None:
-    """Makes the file of a simulated platform that no process uses. A user can let a sixth verifier join with it."""
+    """Makes the key file of a simulated platform that no process uses. With this file, a user can let a sixth verifier join."""
     issue(site.of("tee"), site.spare_platform)
 
 
@@ -168,8 +170,8 @@ def watch_until_interrupted(network: ProcessGroup, console: Console) -> None:
 
 
 def ended_messages(network: ProcessGroup, told: set[str]) -> list[str]:
-    """Returns a sentence for each process that ended and is not in `told`, with exit status and log file. Adds its name to
-    `told`."""
+    """Returns a sentence for each process that ended and whose name is not in `told`, with exit status and log file. Adds the
+    names to `told`."""
     fresh = {name: code for name, code in network.ended().items() if name not in told}
     told.update(fresh)
     return [f"{name} {_ending_of(code)}; its log is {network.log_of(name)}" for name, code in fresh.items()]
@@ -197,8 +199,8 @@ _PHASES = {
 
 
 class Screen:
-    """The screen of a run. It prints each event with the time since the start, and on a terminal also a live table of disputes.
-    It is a context manager: the table is live inside its block."""
+    """The screen of a run. It prints each event with the time since the start. On a terminal it also shows a live table of
+    disputes. The screen is a context manager, and the table is live inside its block."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -253,7 +255,7 @@ HEALTH_TIMEOUT_S = 5.0
 SHOWN = 100
 """Most characters of an answer that are shown on the screen."""
 WATCH_S = 300.0
-"""Longest time to wait for the verdicts on an idle machine, in seconds. It is twice the usual time."""
+"""Longest time to wait for the verdicts on an idle machine, in seconds. The verdicts usually take half of this time."""
 
 
 class Demo:
@@ -345,8 +347,9 @@ class Demo:
         client.close()
 
     def _start_challenger(self, reader: SnapshotReader, block: int) -> None:
-        """Starts the challenger of the first honest receipt of which an audit is posted. Without one it is too early, because the
-        contract accepts no audit of a disputed receipt."""
+        """Starts the challenger, for the first honest receipt for which an audit is posted. Before an audit is posted it is too
+        early, because the contract accepts no audit of a disputed receipt. If verifiers run no audits, takes the first honest
+        receipt."""
         if self._has_challenger:
             return
         with self._lock:
@@ -363,7 +366,7 @@ class Demo:
         seen: set[str] = set()
         longest_s = WATCH_S * self._pace
         end = self.screen.elapsed_s + longest_s
-        # The director polls often, and blocks come every second: each block is read once.
+        # The loop runs several times for each block. The cache makes it read each block only once.
         read = lru_cache(maxsize=1)(partial(self._read_block, reader))
 
         def settled() -> bool:
@@ -391,8 +394,8 @@ class Demo:
                     self.screen.say(sentence)
 
     def _read_block(self, reader: SnapshotReader, block: int) -> tuple[Snapshot, int, int]:
-        """Returns the snapshot at a block, the number of anchored receipts, and the seconds until their last challenge window
-        ends. The seconds are negative if all windows are over."""
+        """Returns the snapshot at a block, the number of anchored receipts, and the number of seconds until the last challenge
+        window ends. That number is negative if all windows are over."""
         snapshot = whole_snapshot(reader, block)
         batches = reader.batches(reader.network.deploy_block, block)
         last = max((each.window_end for each in snapshot.batches), default=snapshot.clock)
@@ -424,7 +427,7 @@ class Demo:
 
 
 def _count_checked(database: str) -> int:
-    """Returns the number of receipts that a verifier checked and found good, from the verifier's database."""
+    """Returns the number of receipts that a verifier checked and found good. The number comes from the verifier's database."""
     engine = open_database(database)
     try:
         return len(Archive(engine, SystemClock()).receipts(finding=GOOD))
@@ -433,8 +436,8 @@ def _count_checked(database: str) -> int:
 
 
 def _final_fact(reader: SnapshotReader, site: Site, answers: list[Answer]) -> dict[str, bool]:
-    """Returns the fact that the contract's `isFinal` accepts every honest receipt. The call takes receipt, signature and Merkle
-    path, which the watchtower read from the public list."""
+    """Returns the fact that the contract's function `isFinal` accepts every honest receipt, and whether it holds. The function
+    takes the receipt, its signature and its Merkle path, which the watchtower read from the public list."""
     honest = {answer.receipt_id for answer in answers if answer.operator == "honest"}
     block, final = reader.head(), set()
     engine = open_database(site.database("watchtower"))
@@ -448,7 +451,8 @@ def _final_fact(reader: SnapshotReader, site: Site, answers: list[Answer]) -> di
 
 
 def _key_facts(reader: SnapshotReader, site: Site) -> dict[str, bool]:
-    """Returns two facts: the shards signed the key's transcript on the chain, and every receipt is of that key epoch."""
+    """Returns two facts, and whether they hold: the shards signed the transcript of their key on the chain, and every receipt is
+    sealed to this key."""
     block = reader.head()
     signed = reader.epoch_on_chain(site.epoch, block).transcript != ZERO_DIGEST
     named = {batch.key_epoch for batch in reader.batches(reader.network.deploy_block, block)}

@@ -75,7 +75,7 @@ def slash(
 def _report_of(
     fork: "ForkedChain", account: "Address", receipts: int, fault: "SeatFault | None", show_progress: "ShowProgress"
 ) -> "DrillReport":
-    """Plays the drill of a verifier or member who fails by `fault`, or of an operator if `fault` is None. Raises
+    """Plays the penalty of a verifier or member that fails by `fault`, or the slash of an operator if `fault` is None. Raises
     `ConfigurationError` if a contract refuses a step."""
     from cli.drill.penalty import PenaltyDrill
     from cli.drill.slash import SlashDrill
@@ -90,7 +90,8 @@ def _report_of(
 
 
 def document(report: "DrillReport") -> dict[str, Any]:
-    """Returns a drill's report as plain JSON data. Amounts in wei are text wherever they may exceed 2^53."""
+    """Returns a drill's report as plain JSON data. An amount in wei that may exceed 2^53 is text, because many JSON readers would
+    round the number."""
     return {
         "account": report.account, "forked_block": report.block, "sent_to_the_chain": 0, "slashed_wei": str(report.slashed_wei),
         "steps": [each._asdict() for each in report.steps],

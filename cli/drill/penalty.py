@@ -1,5 +1,5 @@
-"""Plays the penalty of a verifier on a fork: the verifier is drawn for a dispute and fails in its seats. Its key signs
-nothing."""
+"""Plays the penalty of a verifier on a fork: the verifier is drawn for a dispute and fails in its seats. The verifier's key signs
+nothing, because the fork needs no signatures."""
 
 import enum
 import secrets
@@ -21,13 +21,16 @@ from cli.drill.session import DrillReport, DrillSession, ShowProgress
 from cli.drill.slash import post_of
 
 STEPS, TRIES, SEATS_PER_CALL, MOST_MOVES = 9, 8, 8, 200
+"""Number of steps for the progress bar; most disputes until the verifier must have a seat; most seats that one call draws or
+pays; most moves until a dispute must be in the awaited phase."""
 QUOTE = Blob(b"drill")
 TRUE, FALSE = (Digest(b"\x01" * 32), Digest(b"\x02" * 32)), (Digest(b"\x03" * 32), Digest(b"\x04" * 32))
-"""Two pairs of a tokens hash and a trace root: those of the receipt and of right votes, and those of a wrong vote."""
+"""Two pairs of a tokens hash and a trace root. The receipt and right votes have the first pair, a wrong vote has the second."""
 
 
 class SeatFault(enum.StrEnum):
-    """Way in which the verifier fails in its seats: it does not commit, it commits and does not reveal, or it votes wrongly."""
+    """Way in which the verifier fails in its seats. `ABSENT`: it does not commit. `NOT_REVEALED`: it commits and does not reveal.
+    `WRONG`: it votes for a wrong answer."""
 
     ABSENT = "absent"
     NOT_REVEALED = "not-revealed"
@@ -35,8 +38,8 @@ class SeatFault(enum.StrEnum):
 
 
 class PenaltyDrill:
-    """Plays the penalty of one verifier on one fork. Receipts of an operator that exists on the fork only are disputed, one after
-    the other, until the verifier is drawn into a committee."""
+    """Plays the penalty of one verifier on one fork. An operator that exists on the fork only anchors receipts. A watchtower
+    disputes one receipt after the other until the verifier is drawn into a committee."""
 
     def __init__(self, fork: ForkedChain, account: Address, fault: SeatFault, show_progress: ShowProgress) -> None:
         self._session, self._fault = DrillSession(fork, account, show_progress, STEPS), fault
@@ -44,7 +47,7 @@ class PenaltyDrill:
 
     def run(self) -> DrillReport:
         """Plays the penalty and returns the report. Raises `ConfigurationError` if the account has nothing to lose on this
-        network, or is never drawn."""
+        network, or if none of the disputes can charge the account."""
         session, me = self._session, self._session.snapshot.me
         if me.pool == ZERO_DIGEST:
             raise ConfigurationError("account", f"{session.account} is in no pool: it is drawn for no dispute")
@@ -66,8 +69,8 @@ class PenaltyDrill:
         return session.report(before, session.amounts(self._tower), list(session.stake_choices()))
 
     def _anchor_batch(self) -> tuple[list[SignedReceipt], Sequence[tuple[Digest, ...]], int]:
-        """Anchors a batch of an operator that exists on the fork only. Returns its receipts, their Merkle proofs and the batch's
-        id."""
+        """Registers an operator that exists on the fork only, and anchors a batch of this operator. Returns the batch's receipts,
+        their Merkle proofs and the batch's id."""
         session, who, money = self._session, self._operator, self._session.params.money
         like = self._example()
         session.fork.fund(who.address)
@@ -93,7 +96,8 @@ class PenaltyDrill:
         return entries, merkle.batch_tree(leaves).proofs, count - 1
 
     def _example(self) -> BatchHeader:
-        """Returns the newest batch whose environment belongs to the account's pool. Its environment and model are used again."""
+        """Returns the newest batch whose environment belongs to the account's pool. The drill's batch gets the same environment
+        and model."""
         session = self._session
         for each in reversed(session.reader.batches(int(session.fork.network.deploy_block), session.first)):
             if session.reader.pool_of(each.environment, session.first) == session.snapshot.me.pool:
@@ -120,8 +124,8 @@ class PenaltyDrill:
             id_ = dispute_id(session.fork.network.disputes_domain, receipt_id(session.fork.network.anchor_domain, entry.receipt))
             dispute = self._advance_to(id_, Phase.COMMIT)
             mine = dispute.seat_of(session.account)
-            # If the account had more seats, the others would be no quorum. Then a larger round would begin, and nobody would be
-            # charged yet.
+            # If the account had more seats, the other seats would be no quorum. Then a larger round would begin, and the contract
+            # would charge nobody yet.
             if mine is not None and dispute.seats - mine.seat_mask.bit_count() >= dispute.quorum:
                 session.add_step("A watchtower disputes a receipt", self._tower, "Disputes.open", f"bond {bond} wei")
                 return dispute
@@ -129,7 +133,8 @@ class PenaltyDrill:
         raise ConfigurationError("account", f"{session.account}: {told}")
 
     def _advance_to(self, id_: Digest, phase: Phase) -> Dispute:
-        """Makes the calls that anybody may make, and mines blocks, until the dispute is in a phase. Returns the dispute."""
+        """Makes the calls that any account may make, and mines blocks, until the dispute is in this phase. Returns the
+        dispute."""
         session, client = self._session, self._session.fork.client
         for _ in range(MOST_MOVES):
             dispute = self._read_dispute(id_)
@@ -151,7 +156,7 @@ class PenaltyDrill:
         return found
 
     def _vote(self, dispute: Dispute, mine: Seat) -> None:
-        """Makes all other members commit and reveal the same vote, and lets the account fail as chosen."""
+        """Makes all other members commit and reveal the same vote, and makes the account fail as the user chose."""
         session = self._session
         votes = [_vote_of(dispute, each, TRUE) for each in dispute.members if each.voter != mine.voter]
         own = _vote_of(dispute, mine, FALSE if self._fault is SeatFault.WRONG else TRUE)
@@ -162,7 +167,7 @@ class PenaltyDrill:
         session.add_step(
             f"{len(committed)} of {len(dispute.members)} members commit", self._tower, "Rounds.commit", f"you: {self._fault}"
         )
-        if self._read_dispute(dispute.id).phase is Phase.COMMIT:  # it ends early if every seat has committed
+        if self._read_dispute(dispute.id).phase is Phase.COMMIT:  # The phase ends early if every seat has committed.
             session.fork.pass_time(session.params.times.commit_time + 1)
         for vote in [*votes, own] if self._fault is SeatFault.WRONG else votes:
             session.fork.send(vote.voter, ContractCall("Rounds", "reveal", (struct_values(vote), QUOTE)))

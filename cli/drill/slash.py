@@ -1,5 +1,5 @@
-"""Plays a slash of an operator on a fork: the operator anchors a batch, withholds its list, and loses stake. Its key signs
-nothing."""
+"""Plays a slash of an operator on a fork: the operator anchors a batch, withholds its list, and loses stake. The operator's key
+signs nothing, because the fork needs no signatures."""
 
 import secrets
 from collections.abc import Iterator
@@ -43,8 +43,8 @@ class SlashDrill:
             raise ConfigurationError("account", f"{account} is suspended: it can anchor no batch that could be withheld")
 
     def _header(self) -> BatchHeader:
-        """Returns the header of a batch whose list nobody has. Environment and model are those of the operator's newest batch, or
-        of the network's newest batch if the operator has none."""
+        """Returns the header of a batch whose list nobody has. The header names the environment and model of the operator's
+        newest batch, or of the network's newest batch if the operator has anchored none."""
         session = self._session
         known = session.reader.batches(int(session.fork.network.deploy_block), session.first)
         own = [each for each in known if each.operator == session.account]
@@ -71,8 +71,8 @@ class SlashDrill:
         session.do("The demand expires: the batch is void and you are slashed", tower, expire, "anybody may send this")
 
     def _anchor_or_take_batch(self, header: BatchHeader, fee_wei: int) -> tuple[int, int]:
-        """Anchors the batch whose list is withheld, and returns its id and number of receipts. If the operator can anchor no
-        batch, an earlier batch with an open challenge window is taken."""
+        """Anchors the batch whose list is withheld. If the operator can anchor no batch, takes the operator's newest batch with
+        an open challenge window instead. Returns the batch's id and number of receipts."""
         session, call = self._session, post_of(header, fee_wei)
         refusal = session.fork.refusal(session.account, call)
         if not refusal:
@@ -94,7 +94,7 @@ class SlashDrill:
 
 
 def post_of(header: BatchHeader, fee_wei: int) -> ContractCall:
-    """Returns the call that anchors a batch. `fee_wei` is the fee that the operator pays to anchor the batch's receipts."""
+    """Returns the call that anchors a batch. `fee_wei` is the fee in wei that the operator pays for the batch's receipts."""
     fields = (
         header.first_seq, header.count, header.root, header.list_hash, header.environment, header.model_id, header.key_epoch,
         header.locator.encode(),

@@ -1,4 +1,4 @@
-"""`bytewise key`: runs key ceremonies and puts their results in force."""
+"""`bytewise key`: runs key ceremonies, puts their results in force, and retires key epochs."""
 
 import json
 import secrets
@@ -140,12 +140,13 @@ def open_(
 def put_in_force(
     client: "Chain", book: "Network", curator: "LocalSigner | None", state: "CeremonyState", without: Collection[int] = ()
 ) -> "Network":
-    """Sends the result of a ceremony, with its signatures, to the chain, and returns the new address book. What the chain shows
-    already is not sent again: an announced epoch, the same shares, an epoch in force. Only the confirmation of an epoch that is
-    not yet in force may be sent twice.
+    """Sends the result of a ceremony, with the shards' signatures, to the chain, and returns the new address book.
 
-    `without` has the indices of the shards that did not prove their share. If another shard did not prove its share, nothing is
-    sent (`kms.ceremony.coordinator.verify_shares_proven`). `curator` may be None if nothing is left to send.
+    The function does not send what the chain has already: an announced epoch, the same shares, an epoch in force. It may send one
+    call twice: the confirmation of an epoch that is not yet in force. `curator` may be None if the chain has everything.
+
+    `without` has the indices of the shards that did not prove their share. If another shard did not prove its share, the function
+    sends nothing (`kms.ceremony.coordinator.verify_shares_proven`).
     """
     from bytewise.protocol.keys.ceremony import CeremonyPurpose
     from chain.acts.epochs import open_epoch, reshare_epoch
@@ -157,7 +158,7 @@ def put_in_force(
 
 
 class _Result(NamedTuple):
-    """The result of a ceremony, and what the chain has of it."""
+    """The result of a ceremony, and the key epoch as the chain has it now."""
 
     document: "EpochDocument"
     policy: "Digest"
@@ -204,8 +205,11 @@ def _curator(key: Path | None, book: "Network", password_file: Path | None) -> "
 
 
 def _print_calls(client: "Chain", book: "Network", calls: "Calls") -> bool:
-    """Prints the calls that the curator must make, after the first of them was tried in its name. Returns whether there are
-    any."""
+    """Prints the calls that the curator must make. Returns False, and prints nothing, if there is no such call.
+
+    The function first tries the first call as the curator, and raises an error if the contract refuses it. It also raises
+    `ConfigurationError` if the network has no curator.
+    """
     from chain.acts.epochs import refused
     from chain.deployment.calls import dry_run
     from chain.reads.reader import SnapshotReader
@@ -325,7 +329,8 @@ def _plan_facts(plan: "CeremonyPlan") -> dict[str, object]:
 
 
 def _opened_by(plan: "CeremonyPlan") -> str:
-    """Returns how many shards open an envelope afterwards. A plan of a repair does not name all of them."""
+    """Returns, as text, how many shards can open an envelope after the ceremony. The text for a repair lacks the number of all
+    shards, because the plan of a repair does not name all shards."""
     return f"{plan.threshold} shards" if plan.repair_target else f"{plan.threshold} of {len(plan.receivers)}"
 
 
@@ -337,8 +342,8 @@ def _seat(seat: "CeremonySeat") -> dict[str, object]:
 
 
 def public_facts(state: "CeremonyState") -> dict[str, object]:
-    """Returns the public facts of a ceremony that has ended, as plain JSON data. Raises `ConfigurationError` if the ceremony
-    still runs."""
+    """Returns the public facts of a ceremony that has ended, as plain JSON data. Raises `ConfigurationError` if the ceremony has
+    not ended."""
     from kms.ceremony.coordinator import unproven_shares
 
     result = state.result

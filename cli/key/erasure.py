@@ -72,8 +72,11 @@ def _print(*parts: Iterable[str]) -> None:
 
 
 def _best_judgement(signed: "SignedErasure", wanted: "Sequence[SharesToErase]") -> "JudgedStatement":
-    """Returns the judgement of a statement for the version of the shares for which it counts. If it counts for no version, it is
-    judged for the newest version of which its shard had a share."""
+    """Judges a statement for each version of the shares, and returns one of the judgements.
+
+    Returns the judgement for the newest version for which the statement counts. If there is none, returns the judgement for the
+    newest version of which the shard had a share, or for the newest version if the shard had none.
+    """
     from kms.ceremony.erasure import judge_statement
 
     judged = [judge_statement(signed, each) for each in reversed(wanted)]
@@ -101,7 +104,7 @@ def _read(file: Path) -> "SignedErasure":
 
 
 def statement_line(file: Path, judged: "JudgedStatement") -> str:
-    """Returns the judgement of an erasure statement as one line for people. `file` is the file of the statement."""
+    """Returns the judgement of an erasure statement as one line for people. `file` is the path of the statement."""
     if judged.invalid:
         return f"{file}: FALSE: {judged.invalid}"
     if judged.irrelevant:

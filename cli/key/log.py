@@ -71,7 +71,7 @@ def verify(
     for each in holders.history.holders().values():
         audits.append(audit_log(book, holders.history, each, ReleaseLogCopy(logs, record.epoch, each.address)))
         on_audited(audits[-1])
-    # The node is asked after the shards, so that it has every block that a shard had, unless it is behind.
+    # The command asks the node after the shards, so that the node has every block that a shard had, unless the node is behind.
     judge, found = _judge_all(book, holders, audits, rpc, on_audited if rpc else _print_nothing)
     print_found(record, found, judge.failure, output)
     others = sorted({each.record.epoch for each in book.epochs} - {record.epoch})
@@ -125,9 +125,10 @@ _RECORDED = re.compile(rb'"receipt_id":"(0x[0-9a-f]{64})"')
 
 
 def _receipt_named(book: "Network", logs: Path, text: str) -> Digest:
-    """Returns the id of the receipt that a user typed in full or by its first digits. First digits are looked up in the copies.
+    """Returns the id of the receipt that a user typed in full or by its first digits. The function looks first digits up in the
+    copies of the logs.
 
-    Raises `ConfigurationError` if the text is no id, or if the first digits fit several receipts or none in the copies.
+    Raises `ConfigurationError` if the text is no id, or if the first digits fit several receipts in the copies, or none.
     """
     from kms.release_log.copies import find_copies
 
@@ -145,9 +146,10 @@ _IDENTIFIER_LENGTH = len(hex0x(ZERO_DIGEST))
 
 
 def _copies_with(book: "Network", logs: Path, receipt: Digest) -> tuple[int, list[int]]:
-    """Returns the newest key epoch whose copies mention a receipt, or 0 if there is none, and the key epochs without a copy.
+    """Returns the newest key epoch whose copies mention a receipt, or 0 if no copy does. Also returns the key epochs without a
+    copy.
 
-    The function verifies nothing. It only finds out which copies to read.
+    The function verifies nothing. It only finds out which copies the caller must read.
     """
     from kms.release_log.copies import find_copies
 
@@ -157,15 +159,15 @@ def _copies_with(book: "Network", logs: Path, receipt: Digest) -> tuple[int, lis
         copies = [each for each in find_copies(logs, epoch) if each.path.is_file()]
         if any(wanted in each.path.read_bytes() for each in copies):
             named = epoch
-        # For a shard that released nothing, the folder has only the time when its log was read.
+        # Of a shard that released nothing, the folder only has the file with the time at which the log was read.
         if not copies and not any(logs.glob(f"releases-{epoch}-0x*.seen")):
             unread.append(epoch)
     return named, unread
 
 
 def _read_copies(book: "Network", history: "SharesHistory", epoch: int, logs: Path) -> "list[CopiedLog]":
-    """Reads the copies of the release logs of a key epoch: of all shards that had shares, and all other copies in the folder.
-    Raises `ConfigurationError` if no log of the epoch was fetched."""
+    """Reads the copies of the release logs of a key epoch: those of all shards that have or had shares, and all other copies in
+    the folder. Raises `ConfigurationError` if no log of the epoch was ever fetched."""
     from kms.release_log.copies import ReleaseLogCopy, find_copies
     from kms.release_log.opening_report import CopiedLog
 
@@ -185,8 +187,10 @@ def _judge_all(
     rpc: list[str] | None,
     on_audited: "Callable[[ShardLogAudit], None]",
 ) -> "tuple[ReleaseJudge, list[ShardLogAudit]]":
-    """Judges each log by the chain, and shows a progress bar meanwhile, because each release needs up to a dozen reads. Returns
-    the judge and the logs with its findings."""
+    """Judges the releases in each log by the chain. Returns the judge, and the audits with the judge's findings.
+
+    The function shows a progress bar, because each release needs up to a dozen reads of the chain.
+    """
     from bytewise_client.connection import read_ahead_of
     from cli.key.log_audit import judge_logs, judge_of
 
@@ -208,7 +212,7 @@ def _judge_all(
 
 
 def _print_nothing(_: "ShardLogAudit") -> None:
-    """Prints no progress, because the output is JSON, which is printed at the end."""
+    """Prints no progress: the output is JSON, which is printed at the end, or the chain has judged nothing."""
 
 
 def _client(book: "Network", rpc: list[str] | None) -> "Chain | None":

@@ -1,5 +1,5 @@
-"""The checks of `bytewise key log verify`: it reads the log of each shard, and judges the releases by the chain. An error at one
-shard does not hide findings at another shard."""
+"""The checks of `bytewise key log verify`: the command reads the log of each shard, and judges the releases in the log by the
+chain. An error at one shard does not hide findings at another shard."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -41,11 +41,11 @@ class ShardLogAudit(NamedTuple):
     silent: str
     """Reason why the shard did not show its whole log. Empty if it did."""
     unusable: str
-    """Error of this machine, in a copy or setting, that prevented the check. Empty if there was none."""
+    """Error on this machine, in a copy or a setting, that prevented the check. Empty if there was none."""
     unknown_versions: list[int]
     """Versions whose releases are unknown, because the shard did not show its log and the copy is not complete for them."""
     findings: LogFindings
-    """Findings of the chain about the shard's releases. Empty if the chain was not asked."""
+    """Findings of the judge about the shard's releases. Empty if the chain was not asked."""
 
     @property
     def exits(self) -> set[Exit]:
@@ -68,11 +68,12 @@ class EpochHolders(NamedTuple):
     reader: SnapshotReader | None = None
     """Reader of the chain from which the holders come. None if they come from the address book."""
     failure: BytewiseError | None = None
-    """Error of the chain if it was asked and could not be read. None otherwise."""
+    """Error that prevented reading the chain. None if the chain was read or not asked."""
 
 
 class ReleaseJudge(NamedTuple):
-    """The judge of releases for one run of the command: the chain at one block, or nothing if the chain is not asked."""
+    """The judge of the releases for one run of the command. It judges by the chain at one block. If the chain is not asked, it
+    finds nothing."""
 
     judge: Callable[[Sequence[SignedRelease]], LogFindings]
     """Function that judges the releases of one log."""
@@ -83,7 +84,8 @@ class ReleaseJudge(NamedTuple):
 
 
 def holders_of(book: Network, record: EpochRecord, client: Chain | None) -> EpochHolders:
-    """Finds which shards have or had shares of the key epoch. It asks the chain, or reads the address book if `client` is None.
+    """Finds the shards that have or had shares of the key epoch. The function asks the chain, or reads the address book if
+    `client` is None.
 
     Raises `ConfigurationError` if the chain is of another network than the address book, or lacks the epoch, or gives the epoch
     another assurance label than the address book.
@@ -102,11 +104,11 @@ def holders_of(book: Network, record: EpochRecord, client: Chain | None) -> Epoc
 
 
 def holders_or_booked(book: Network, record: EpochRecord, client: Chain | None) -> EpochHolders:
-    """Finds the holders of shares like `holders_of`, but takes them from the address book if the chain cannot be read. The result
-    then has the error of the chain.
+    """Finds the holders of shares like `holders_of`. If the chain cannot be read, takes them from the address book, and puts the
+    error into the result.
 
-    A different assurance label, or a node on another chain, still raises an error. In these cases the address book itself may be
-    wrong, and then the signatures in a log would not match the shards of the address book.
+    If the assurance label differs, or if the node is on another chain, the function still raises the error. In these cases the
+    address book itself may be wrong, and then the signatures in a log would not match the shards of the address book.
     """
     try:
         return holders_of(book, record, client)
@@ -117,8 +119,8 @@ def holders_or_booked(book: Network, record: EpochRecord, client: Chain | None) 
 
 
 def audit_log(book: Network, history: SharesHistory, holder: ShareHolder, copy: ReleaseLogCopy) -> ShardLogAudit:
-    """Fetches the new records of a shard's release log, adds them to the copy, and checks the log. Errors are part of the result
-    and are not raised. `holder` is the shard."""
+    """Fetches the new records of a shard's release log, adds them to the copy, and checks the log. Does not raise errors, but
+    returns them in the result. `holder` is the shard."""
     read = read_log(holder, copy, book.epochs_domain, TIMEOUT_S)
     broken = [*read.broken, *releases_out_of_force(read.entries, history)]
     return _log_audit(history, CopiedLog(holder.address, read.entries, read.last_read_at), broken, read.silent, read.unusable)
@@ -127,8 +129,8 @@ def audit_log(book: Network, history: SharesHistory, holder: ShareHolder, copy: 
 def judge_of(
     holders: EpochHolders, batch_client: Chain | None = None, on_progress: Callable[[int], object] = lambda _: None
 ) -> ReleaseJudge:
-    """Returns the judge of releases, at the newest block of the chain. If the block cannot be read, the result judges nothing and
-    has the reason.
+    """Returns the judge of releases, at the newest block of the chain. If that block cannot be read, the judge judges no release
+    and has the reason.
 
     `batch_client` is a client of the same chain for reads in batches, or None. `on_progress` shows the progress while the chain
     is read for a log. Its argument is the number of entries for which all reads of the chain are done.
@@ -156,10 +158,10 @@ def judge_of(
 def judge_logs(
     audits: Sequence[ShardLogAudit], judge: ReleaseJudge, on_judged: Callable[[ShardLogAudit], object]
 ) -> list[ShardLogAudit]:
-    """Adds the chain's findings to each log, and returns the logs in the same order. `on_judged` is called after each log.
+    """Adds the judge's findings to each audit, and returns the audits in the same order. Calls `on_judged` after each log.
 
-    The longest log is judged last, because each release costs up to a dozen reads of the chain, and a shard can write as many
-    releases as it likes.
+    The longest log is judged last, because each release costs up to a dozen reads of the chain, and a shard can write any number
+    of releases.
     """
     found: dict[int, ShardLogAudit] = {}
     for place in sorted(range(len(audits)), key=lambda place: len(audits[place].copy.entries)):
@@ -169,14 +171,14 @@ def judge_logs(
 
 
 def worst_exit(exits: Iterable[Exit]) -> Exit:
-    """Returns the worst of several exit codes. A proof against a shard comes first, then errors of this machine, then errors that
-    may pass. Returns `Exit.OK` if there are none."""
+    """Returns the worst of several exit codes, or `Exit.OK` if there are none. The worst code stands for a proof against a shard.
+    Then come errors on this machine, then errors that may pass, then questions that stay open."""
     found = set(exits)
     return next((each for each in _WORST_FIRST if each in found), Exit.OK)
 
 
 class _LabelInDoubt(ConfigurationError):
-    """Error: the address book and the chain have different assurance labels for a key epoch."""
+    """The address book and the chain have different assurance labels for a key epoch."""
 
 
 def _log_audit(history: SharesHistory, copy: CopiedLog, broken: list[str], silent: str, unusable: str) -> ShardLogAudit:

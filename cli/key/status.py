@@ -1,4 +1,4 @@
-"""`bytewise key list` and `show`: shows key epochs as they are on the chain, and whether their shards answer and serve them."""
+"""`bytewise key list` and `show`: shows key epochs as the chain has them, and whether each shard answers and serves its epoch."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -30,8 +30,8 @@ Ask = Callable[["ShardRecord"], "ShardInfo"]
 
 
 def ask_over_https(timeout_s: float) -> Ask:
-    """Returns the function that asks a shard over HTTPS, at `/v1/info`. It trusts only the certificate that the key epoch
-    names."""
+    """Returns a function that asks a shard over HTTPS, at `/v1/info`. The function trusts only the certificate that the key epoch
+    names for the shard."""
     from bytewise.protocol.encoding import decode
     from bytewise.protocol.keys.epochs import ShardInfo
     from kms.shard_client import ShardClient
@@ -145,8 +145,11 @@ def _answer_of(shard: "ShardRecord", epoch: int, policy: Digest, ask: Ask, chain
 
 
 def _share_answer(info: "ShardInfo", chains: "Sequence[EpochOnChain]") -> tuple[str, bool]:
-    """Compares the version of a shard's share with the chain. Returns a sentence, and True if it is a contradiction. A shard
-    follows the newest final block, whose version may differ from that of the newest block."""
+    """Compares the version of a shard's share with the version on the chain. Returns a sentence, and whether it states a
+    contradiction.
+
+    A shard follows the newest final block. The version there may differ from the version at the newest block.
+    """
     from bytewise.protocol.digests import keccak256
     from bytewise.protocol.keys.epochs import EpochState
 
