@@ -189,6 +189,8 @@ def _draft_and_nonce(client: "Chain", deployer: "LocalSigner", out: Path) -> "tu
 def _run(
     client: "Chain", deployer: "LocalSigner", site: "DeploymentPlan", draft: "Draft | None", nonce: int, out: Path, plan: bool
 ) -> None:
+    """Checks the deployment. Unless `plan` is true, then sends its transactions and writes the address book. `draft` is None if
+    no run has begun."""
     from chain.client.address_book import write_network
     from chain.deployment import deploy as deploying
     from chain.deployment.draft import path_of, write_draft
@@ -206,6 +208,7 @@ def _run(
 
 
 def _count_taken_steps(client: "Chain", draft: "Draft", out: Path, site: "DeploymentPlan") -> int:
+    """Returns the number of transactions that an earlier run sent, and prints this number."""
     from chain.deployment.draft import path_of, steps_taken
     from chain.deployment.plan import steps
 
@@ -247,6 +250,7 @@ def _verify(client: "Chain", site: "DeploymentPlan", taken: int, plan: bool) -> 
 
 
 def _send(client: "Chain", deployer: "LocalSigner", site: "DeploymentPlan", taken: int, out: Path) -> None:
+    """Sends the transactions that are missing. If sending fails, tells the user how to continue the run."""
     from chain.deployment import deploy as deploying
 
     try:

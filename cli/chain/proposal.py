@@ -62,6 +62,7 @@ def read_calls(file: Path) -> "list[ContractCall]":
 
 
 def _read_call(where: str, asked: Any) -> "ContractCall":
+    """Checks one entry of the file, and returns the entry's contract call. `where` is the place of the entry, for errors."""
     if not isinstance(asked, dict) or not _NEEDED.keys() <= asked.keys() <= _TYPES.keys():
         raise ConfigurationError(where, 'is no {"contract", "function", "arguments": […]}, nor that with "value"')
     for name, given in asked.items():
@@ -191,6 +192,7 @@ def show(
 
 
 def _row(context: CallContext, proposal: "Proposal", head: int) -> dict[str, Any]:
+    """Returns a proposal as plain data, as the chain has it at block `head`."""
     from chain.acts import proposals as voting
     from chain.acts.proposals import GOVERNOR
     from chain.client.artifacts import legible
@@ -303,6 +305,7 @@ def cancel(
 
 
 def _proposal_in_state(context: CallContext, text: str, *wanted: "ProposalState") -> "tuple[Proposal, ProposalState]":
+    """Returns the proposal that a user named, and its state. Raises `ConfigurationError` if the state is none of `wanted`."""
     from chain.acts import proposals as voting
 
     head = context.reader.head()
@@ -338,6 +341,8 @@ def _next(context: CallContext, proposal: "Proposal", state: "ProposalState", he
 
 
 def _long_timelock_call(context: CallContext, proposal: "Proposal") -> "ContractCall":
+    """Returns the call that executes a proposal's calls in the long timelock. Raises `ConfigurationError` if no call waits there,
+    or if it is too early."""
     from chain.acts import proposals as voting
 
     operation, head = voting.slow_operation(context.network, proposal.contents), context.reader.head()
@@ -355,4 +360,6 @@ def _wait_for(what: str, context: CallContext, ready_at: int) -> None:
 
 
 def _with_any_account(context: CallContext) -> CallContext:
+    """Returns the context with the zero address as the account if the user named no account, because any account may make the
+    call."""
     return context if context.account else context._replace(account=ZERO_ADDRESS)

@@ -86,6 +86,7 @@ def _long_delay_s(reader: "SnapshotReader", block: int) -> int:
 
 
 def _pool(reader: "SnapshotReader", digest: Any, block: int) -> dict[str, Any]:
+    """Returns a pool as plain data. `added` is False if the curator has not added the pool to the registry."""
     pool = reader.pool(digest, block)
     if pool is None:
         (tree,) = (each.tree for each in reader.network.pools if each.digest == digest)

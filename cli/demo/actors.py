@@ -227,6 +227,7 @@ def start_challenger(site: Site, network: ProcessGroup, receipt_id: str) -> None
 def _duty_process(
     site: Site, name: str, module: str, role: str, rpc_url: str, extra: dict[str, Any], rest: tuple[str, ...] = ()
 ) -> DemoProcess:
+    """Returns a duty process. `extra` has further settings of this process, and `rest` has further arguments."""
     folder = site.of(name)
     settings = {
         "role": role, "network_file": site.network_file, "ready_file": folder / "ready",

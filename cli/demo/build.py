@@ -187,6 +187,8 @@ def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], ter
 def _joiner(
     site: Site, name: str, signer: LocalSigner, stake_wei: int, pool: Digest, measurement: Digest
 ) -> deploy.Joiner:  # fmt: skip
+    """Returns the entry of an actor for `deploy.join`: an operator with its URL, or a verifier with its machine and the
+    measurement of its enclave."""
     if name in OPERATORS:
         return deploy.Joiner(signer, stake_wei, site.operator_url(name))
     machine = Platform(site.platform_file(name)).pck_ca.certificate.fingerprint(hashes.SHA256())
@@ -250,6 +252,8 @@ def _finish_ceremony(site: Site, processes: Processes, client: ChainClient, netw
 
 
 def _make_shard_entry(site: Site, index: int) -> Path:
+    """Makes the keys and the simulated platform of a shard, and writes the shard's entry for the ceremony plan. Returns the path
+    of the entry."""
     folder, url = site.of(f"shard{index}"), site.shard_url(index)
     keyring.create_keys(folder, url, secrets.token_bytes)
     entry = folder / "entry.json"

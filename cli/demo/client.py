@@ -74,6 +74,8 @@ class Client:
         )  # fmt: skip
 
     def _post(self, question: Question, retry: int = 0) -> dict[str, Any]:
+        """Sends a question and returns the body of the answer. `retry` is the number of times that the client has sent the
+        request before."""
         try:
             reply = self._api.chat.completions.create(
                 model=self._model,

@@ -123,6 +123,7 @@ def _run_to_end(running: "Demo", console: Console, report: Path) -> int:
 
 
 def _keep_running(running: "Demo", console: Console) -> None:
+    """Prints the endpoints of the network, and keeps the network running until the user interrupts the demo."""
     from cli.demo.run import make_spare_account, make_spare_platform, show, watch_until_interrupted, write_variables
 
     assert running.book is not None, "the demo has run"
@@ -134,6 +135,7 @@ def _keep_running(running: "Demo", console: Console) -> None:
 
 
 def _run_and_report(running: "Demo", console: Console, path: Path) -> int:
+    """Runs the demo, prints the facts, and writes the report to `path`. Returns the exit code."""
     from cli.demo import facts
     from cli.demo.run import endpoints, versions
 

@@ -295,6 +295,7 @@ class Demo:
         return self._read_back(reader, director, built)
 
     def _start(self) -> Built:
+        """Builds the network and starts its processes. Returns when every process is ready."""
         site, network, say = self.site, self.network, self.screen.say
         missing = unavailable_reason()
         if missing:
@@ -333,6 +334,7 @@ class Demo:
             return False
 
     def _ask(self, operator: str) -> None:
+        """Sends all questions for one operator, one after the other, and records the answers."""
         client = Client(operator, self.site.operator_url(operator), self.site.certificate(operator), MODEL_NAME)
         mine = [question for question in questions(self.canary) if question.operator == operator]
         for number, question in enumerate(mine):
@@ -362,6 +364,8 @@ class Demo:
             self._has_challenger = True
 
     def _watch(self, reader: SnapshotReader, director: Director, built: Built, asking: list[Any]) -> None:
+        """Makes the director act and shows the disputes, until every answer is anchored and every dispute and challenge window is
+        over. Also ends when the longest time has passed."""
         names = {account: name for name, account in built.accounts.items()}
         seen: set[str] = set()
         longest_s = WATCH_S * self._pace
@@ -402,6 +406,7 @@ class Demo:
         return snapshot, sum(batch.count for batch in batches), last - snapshot.clock
 
     def _read_back(self, reader: SnapshotReader, director: Director, built: Built) -> facts.Report:
+        """Reads the facts back in a new process and from the databases, and judges the facts. Returns the report."""
         self.screen.say("a fresh process reads the whole story back from the chain")
         director.finish(reader)
         out = self.site.folder / "status.json"
@@ -417,6 +422,7 @@ class Demo:
         return facts.Report(judged, status, answers, self.screen.elapsed_s, self.network.peak_pss_bytes / 2**20)
 
     def _gate(self) -> dict[str, Any]:
+        """Runs `bytewise gate` against the honest operator. Returns the output, or an empty mapping if the gate printed none."""
         # The gate runs after all facts were read back, because its receipts belong to no fact.
         self.screen.say("identical requests are fired at the honest operator, alone and among other traffic")
         out = self.site.folder / "gate.json"

@@ -26,6 +26,8 @@ for outgoing connections and for port 0 (ip(7), `ip_local_port_range`)."""
 
 
 class _Block(NamedTuple):
+    """A block of consecutive ports that this process has claimed."""
+
     claim: socket.socket
     """Socket on the first port of the block. It stays bound until this process ends, so that no other process takes the block."""
     rest: Iterator[int]
@@ -51,6 +53,7 @@ def _own() -> _Block:
 
 
 def _claim(firsts: Iterable[int]) -> _Block:
+    """Claims the first block whose first port can be bound. `firsts` has the first port of each block."""
     for first in firsts:
         claim = socket.socket()
         if _binds(claim, first):

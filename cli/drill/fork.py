@@ -153,6 +153,7 @@ def running_fork(program: Path, url: str, network: Network, block: int) -> Itera
 
 
 def _wait(process: "subprocess.Popen[bytes]", client: ChainClient) -> None:
+    """Waits until the fork answers. Raises `TryAgain` if anvil ends or does not answer in time."""
     end = time.monotonic() + START_S
     while process.poll() is None and time.monotonic() < end:
         try:

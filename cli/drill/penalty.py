@@ -191,6 +191,7 @@ class PenaltyDrill:
 
 
 def _vote_of(dispute: Dispute, seat: Seat, found: tuple[Digest, Digest]) -> Vote:
+    """Returns the vote of a member. `found` has the tokens hash and the trace root for which the member votes."""
     return Vote(
         dispute=dispute.id, round=U16(dispute.round), voter=seat.voter, seat_mask=U256(seat.seat_mask),
         outcome=U8(Outcome.EXECUTED), code=U8(0), tokens_hash=found[0], trace_root=found[1], round_digest=Digest(b"\x05" * 32),

@@ -59,6 +59,8 @@ class SlashDrill:
         )  # fmt: skip
 
     def _withhold(self, header: BatchHeader, fee_wei: int, tower: Address) -> None:
+        """Anchors a batch, demands its list, lets the time to answer pass, and expires the demand. `tower` is the account of the
+        watchtower."""
         session, (batch_id, count) = self._session, self._anchor_or_take_batch(header, fee_wei)
         bond, cure = count * session.params.money.demand_bond, session.params.times.cure
         session.do(
@@ -87,6 +89,7 @@ class SlashDrill:
         raise ConfigurationError("account", f"{session.account} has no open batch and can anchor none: {refusal}")
 
     def _choices(self, header: BatchHeader, fee_wei: int) -> Iterator[tuple[str, ContractCall, str]]:
+        """Yields the calls that the operator could make after the slash: title, call and note."""
         me = self._session.me
         again = replace(header, first_seq=U64(me.last_seq + 1))
         yield "anchor another batch", post_of(again, fee_wei), f"free stake is {me.free_wei} wei"

@@ -83,7 +83,7 @@ def plan(
 ) -> None:
     """Show what the plan of a ceremony says, with the digest that a shard approves.
 
-    The command needs no key and asks nobody. It computes the digest from the file, so trust no digest that somebody sends. Put it
+    The command needs no key and no network. It computes the digest from the file, so trust no digest that somebody sends. Put it
     into `approved_plans` of the shard's settings only if purpose, epoch, threshold, every receiver and `repair_target` are as
     agreed. A repair that needs an approval gives a share to an account that the chain does not name for it.
 
@@ -167,6 +167,8 @@ class _Result(NamedTuple):
 
 
 def _result_of(client: "Chain", book: "Network", state: "CeremonyState", without: Collection[int]) -> _Result:
+    """Checks that a ceremony is of this network and that every shard proved its share, except those that `without` names. Returns
+    the ceremony's result, and the key epoch as the chain has it."""
     from bytewise.protocol.units import ZERO_ADDRESS
     from chain.acts.epochs import CeremonySignatures
     from chain.reads.reader import SnapshotReader
@@ -183,6 +185,7 @@ def _result_of(client: "Chain", book: "Network", state: "CeremonyState", without
 
 
 def _missing_calls(client: "Chain", book: "Network", state: "CeremonyState", without: Collection[int]) -> "Calls":
+    """Returns the calls that the curator must still make to put the result of a ceremony in force."""
     from bytewise.protocol.keys.ceremony import CeremonyPurpose
     from chain.acts.epochs import opening, resharing
 
@@ -193,6 +196,8 @@ def _missing_calls(client: "Chain", book: "Network", state: "CeremonyState", wit
 
 
 def _curator(key: Path | None, book: "Network", password_file: Path | None) -> "LocalSigner | None":
+    """Returns the signer of the curator's key file, or None if the user gave no key file. Raises `KeyInUse` if a running node
+    uses the key."""
     from bytewise.service.key_lock import verify_unused
     from cli.chain.privileged_call import signer_of
 
@@ -288,6 +293,8 @@ def retire(
 
 
 def _ceremony(config: Path, purpose: "CeremonyPurpose", dry: bool) -> None:
+    """Makes or reads the plan of a ceremony, prints the plan's digest, and runs the ceremony. If `dry` is true, prints the plan
+    instead of running it."""
     from bytewise.service import telemetry
     from bytewise.storage.migrate import migrate
     from chain.client.address_book import read_network

@@ -108,6 +108,8 @@ def _write(folder: Path, copies: "Iterable[CeremonyLogCopy]") -> None:
 
 
 def _read(file: Path, coordinator: Address | None) -> "CeremonyLogCopy":
+    """Reads the log of a ceremony that a shard wrote to a file. Raises `ConfigurationError` if the log is of another coordinator
+    than `coordinator`. None stands for every coordinator."""
     from bytewise.protocol.keys.ceremony_log import read_copy
 
     try:

@@ -222,6 +222,7 @@ def _client(book: "Network", rpc: list[str] | None) -> "Chain | None":
 
 
 def _epoch(book: "Network", number: int) -> "EpochRecord":
+    """Returns a key epoch of the address book by its number. The number 0 stands for the newest epoch."""
     records = {document.record.epoch: document.record for document in book.epochs}
     if not records or (number and number not in records):
         raise ConfigurationError("network.json", f"has no key epoch {number or ''}; it has {sorted(records)}")

@@ -249,6 +249,7 @@ def _shares_line(each: dict[str, Any], source: str) -> str:
 
 
 def _row_of(audit: ShardLogAudit) -> dict[str, Any]:
+    """Returns the findings about one shard as plain JSON data."""
     entries = audit.copy.entries
     released = sum(each.record.decision in RELEASES for each in entries)
     return {

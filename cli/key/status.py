@@ -91,6 +91,8 @@ def _chains(reader: "SnapshotReader", epoch: int, block: int, final: int | None)
 
 
 def _epoch(document: "EpochDocument", chains: "Sequence[EpochOnChain]", policy: Digest, ask: Ask) -> dict[str, Any]:
+    """Returns a key epoch and the answers of its shards as plain data. `chains` has the epoch at the newest block, and then at
+    the newest final block."""
     from bytewise.protocol.keys.epochs import EpochState
     from bytewise.protocol.suites import kind_of, suite_of
 
@@ -124,6 +126,7 @@ def _shard(shard: "ShardRecord", epoch: int, policy: Digest, ask: Ask, chains: "
 
 
 def _answer_of(shard: "ShardRecord", epoch: int, policy: Digest, ask: Ask, chains: "Sequence[EpochOnChain]") -> tuple[str, bool]:
+    """Asks a shard. Returns a sentence about the shard's answer, and whether the answer contradicts the chain or its epoch."""
     from kms.shard_client import PAGE_NOT_FOUND
 
     try:
