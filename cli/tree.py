@@ -71,7 +71,9 @@ _KEY = Noun(
         "plan": Verb("cli.key.ceremony:plan", "Show what the plan of a ceremony says, with the digest that a shard approves."),
         "retire": Verb("cli.key.ceremony:retire", "End a key epoch for good, once no dispute can need its key any more."),
         "approve": Verb("cli.actors:approve", "Sign an appraisal policy as one of its governors."),
-        "verify-erasure": Verb("cli.key.erased:erased", "Verify erasure statements, and show whether enough shards gave one."),
+        "verify-erasure": Verb(
+            "cli.key.erasure:verify_erasure", "Verify erasure statements, and show whether enough shards gave one."
+        ),
         "log": Noun(
             "Release logs: who opened which receipt, when, why, and with which evidence.\n\n"
             "Example: bytewise key log verify --network network.json --rpc http://127.0.0.1:8545",

@@ -80,7 +80,7 @@ BOOK_ASKED_ELSEWHERE = {
     "cli/node/folder.py make_monitor_folder": "the same",
     "cli/node/view.py network": "`NodeView.reader` asks",
     "cli/shard.py init": "only whether it is a book: the shard asks when it starts",
-    "cli/key/log.py verify": "`key_log_look.known_of` asks, where a node is named",
+    "cli/key/log.py verify": "`log_audit.holders_of` asks, where a node is named",
     "cli/key/log.py show": "the same",
     "cli/shard.py backup": "must work while no node does; the book only tells what the own log was signed for",
     "cli/key/ceremony.py _ceremony": "the plan has the contracts, and each shard compares them with those that it asked",

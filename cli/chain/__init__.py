@@ -1,1 +1,2 @@
-"""`bytewise chain`: deploys the contracts of a network, shows a deployment, calls contracts, and handles proposals and votes."""
+"""`bytewise chain`: deploys the contracts of a network, shows a deployment and its parameters, calls contracts, and handles
+proposals and votes."""

@@ -68,16 +68,16 @@ def call(
         functions = [signature(entry) for _, entry in sorted(interface.writing().items())]
         emit(asked.output, functions, lambda: print("\n".join(functions)))
         return
-    act = act_of(contract, function, arguments or [], value, BESIDE)._replace(at=_place(contract, at))
-    of = call_context(asked)
-    if act.at:
-        verify_bond_pool(of.client, of.network, act.at)
-    deliver(of if of.account else of._replace(account=_holder(of, act)), act)
+    planned = contract_call(contract, function, arguments or [], value, BESIDE)._replace(at=_place(contract, at))
+    context = call_context(asked)
+    if planned.at:
+        verify_bond_pool(context.client, context.network, planned.at)
+    deliver(context if context.account else context._replace(account=_holder(context, planned)), planned)
 
 
 def _place(contract: str, at: str | None) -> Address | None:
     """Returns the address that the user gave with --at for a contract that address books do not list, or None for any other
-    contract. Raises `ConfigurationError` if --at is missing or does not belong."""
+    contract. Raises `ConfigurationError` if --at is missing for such a contract, or given for another contract."""
     from chain.client.artifacts import BESIDE
 
     if (contract in BESIDE) != (at is not None):
@@ -86,7 +86,7 @@ def _place(contract: str, at: str | None) -> Address | None:
     return None if at is None else account_option("--at", at)
 
 
-def act_of(
+def contract_call(
     contract: str, function: str | None, arguments: list[str], value_wei: int = 0, beside: tuple[str, ...] = ()
 ) -> "ContractCall":
     """Returns the contract call that a user typed. Raises `ConfigurationError` if the contract or function is unknown, or if an
@@ -113,19 +113,24 @@ def interface_of(contract: str, beside: tuple[str, ...] = ()) -> "Interface":
     return code(contract)
 
 
-def _holder(of: CallContext, act: "ContractCall") -> Address:
-    """Returns the account that has the role for a call. Raises `ConfigurationError` if anybody may make the call, or if only a
-    vote may make it."""
+def _holder(context: CallContext, planned: "ContractCall") -> Address:
+    """Returns the first account with the role that the contract requires for a call.
+
+    Raises `ConfigurationError` if the function has no role of its own, or if no account has the role. Also raises it if a
+    timelock has the role, because then the call needs a vote.
+    """
     from chain.reads.roles import ROLES, holders
 
-    manager, asked = of.network.addresses.access_manager, (act.target(of.network), act.calldata[:4])
-    role: int = of.client.call("AccessManager", manager, "getTargetFunctionRole", *asked, block="latest")
+    manager, asked = context.network.addresses.access_manager, (planned.target(context.network), planned.calldata[:4])
+    role: int = context.client.call("AccessManager", manager, "getTargetFunctionRole", *asked, block="latest")
     name = ROLES.get(role, str(role))
-    # The manager returns role 0 for every function without a role of its own.
-    found = holders(of.reader, of.reader.head()).get(name, ()) if role else ()
-    timelocks = (of.network.addresses.short_timelock, of.network.addresses.long_timelock)
+    # For a function without a role of its own, the access manager returns role 0.
+    found = holders(context.reader, context.reader.head()).get(name, ()) if role else ()
+    timelocks = (context.network.addresses.short_timelock, context.network.addresses.long_timelock)
     if any(each in timelocks for each in found):
-        raise ConfigurationError(str(act), f"is for {name}, which is a vote's: `bytewise chain proposal create {act.contract} …`")
+        raise ConfigurationError(
+            str(planned), f"is for {name}, which is a vote's: `bytewise chain proposal create {planned.contract} …`"
+        )
     if not found:
-        raise ConfigurationError("account", f"{act} has no role of its own: say who makes it, with --from or --key")
+        raise ConfigurationError("account", f"{planned} has no role of its own: say who makes it, with --from or --key")
     return found[0]

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from chain.deployment.plan import DeploymentPlan, EigenLayerSettings, GovernanceSettings, Shape
 
 
-# Options for the place of the stake. Names and bounds repeat those of `chain.deployment`, which a help page must not import.
+# Options of the stake source. Names and bounds repeat those of `chain.deployment`, which a help page must not import.
 
 _PANEL = "Stake"
 
 
 class StakeName(enum.StrEnum):
-    """Where the stake is: `native` is a vault of the network, `eigenlayer` is EigenLayer
-    (`bytewise.protocol.address_book.StakeSource`)."""
+    """The stake source: `native` is a vault of the network, `eigenlayer` is EigenLayer. The values repeat
+    `bytewise.protocol.address_book.StakeSource`."""
 
     NATIVE = "native"
     EIGENLAYER = "eigenlayer"
@@ -66,7 +66,7 @@ MaxAgeOption = Annotated[
 ]  # fmt: skip
 
 
-def restaked(
+def eigenlayer_settings(
     stake: StakeName, manager: str | None, strategy: str | None, operator_set: str | None, max_age: int | None,
     params: "ParamSet", shape: "Shape",
 ) -> "EigenLayerSettings | None":  # fmt: skip
@@ -105,8 +105,8 @@ MAX_POOLS = 128
 
 
 class ShapeName(enum.StrEnum):
-    """Name of a shape, a set of values that a deployment fixes for ever (`chain.deployment.plan.Shape`). One of them is the
-    length of a stake epoch in blocks. `devnet` is for blocks of one second, `main` for blocks of twelve seconds."""
+    """Name of a shape. A shape is a set of values that a deployment never changes, for example the length of a stake epoch in
+    blocks (`chain.deployment.plan.Shape`). `devnet` is for blocks of one second, `main` for blocks of twelve seconds."""
 
     DEVNET = "devnet"
     MAIN = "main"
@@ -126,9 +126,7 @@ def deploy(
     pool: Annotated[list[str] | None, typer.Option("--pool", help="Digest of a pool of verifiers; repeat it for more.")] = None,
     params: Annotated[Path | None, typer.Option("--params", help="TOML file; complete, but on a test chain.")] = None,
     shape: Annotated[ShapeName, typer.Option("--shape", help="For blocks of one second, or of twelve.")] = ShapeName.DEVNET,
-    guardian: AccountOption = None,
-    curator: AccountOption = None,
-    votes: AccountOption = None,
+    guardian: AccountOption = None, curator: AccountOption = None, votes: AccountOption = None,
     long_delay: LongDelayOption = 64,
     stake: StakeOption = StakeName.NATIVE,
     allocation_manager: ManagerOption = None,
@@ -137,7 +135,7 @@ def deploy(
     max_age: MaxAgeOption = None,
     out: Annotated[Path, typer.Option("--out", help="Address book to write; must not exist.")] = NETWORK_FILE,
     plan: Annotated[bool, typer.Option("--plan", help="Say what would be sent and what it costs, and send nothing.")] = False,
-) -> None:
+) -> None:  # fmt: skip
     """Deploy and wire all contracts and give all its roles away.
 
     A run that stops leaves OUT.draft with all addresses. The same command continues from there. With --stake eigenlayer, first
@@ -153,29 +151,35 @@ def deploy(
 
     _verify_place(out)
     client, deployer = chain_of(rpc, chain_id), signer_of(chain_id, key, devnet_account, password_file)
-    vote, chosen = _vote(deployer.address, (guardian, curator, votes), long_delay), _chosen(chain_id, params, shape)
-    held = restaked(stake, allocation_manager, strategy, operator_set, max_age, *chosen)
+    governance = _governance(deployer.address, (guardian, curator, votes), long_delay)
+    settings = _params_and_shape(chain_id, params, shape)
+    restaking = eigenlayer_settings(stake, allocation_manager, strategy, operator_set, max_age, *settings)
     with nullcontext() if key is None or plan else hold_key(key):
-        _deploy(client, deployer, (*chosen, _pools(pool or []), vote), held, out, plan)
+        _deploy(client, deployer, (*settings, _pools(pool or []), governance), restaking, out, plan)
 
 
 def _deploy(
-    client: "Chain", deployer: "LocalSigner", chosen: "tuple[ParamSet, Shape, list[Digest], GovernanceSettings]",
-    held: "EigenLayerSettings | None", out: Path, plan: bool,
+    client: "Chain", deployer: "LocalSigner", settings: "tuple[ParamSet, Shape, list[Digest], GovernanceSettings]",
+    restaking: "EigenLayerSettings | None", out: Path, plan: bool,
 ) -> None:  # fmt: skip
-    """Deploys, or only says what would be sent. The addresses follow from the account's nonces, so nobody else may send with the
-    key until all contracts are there."""
+    """Deploys the contracts. If `plan` is true, only prints what it would send.
+
+    The address of each contract follows from a nonce of the deployer's account. So no other program may send transactions of this
+    account until all contracts are deployed.
+    """
     from chain.deployment import deploy as deploying
 
-    _verify_place(out)  # Another run with the key may have written it since.
-    draft, nonce = _begun(client, deployer, out)
-    site = deploying.survey(client, deployer.address, *chosen, nonce, held)
+    _verify_place(out)  # Another run with the same key may have written the file since the first check.
+    draft, nonce = _draft_and_nonce(client, deployer, out)
+    site = deploying.survey(client, deployer.address, *settings, nonce, restaking)
     _run(client, deployer, site, draft, nonce, out, plan)
 
 
-def _begun(client: "Chain", deployer: "LocalSigner", out: Path) -> "tuple[Draft | None, int]":
-    """Returns the draft of an earlier run that stopped, and the nonce of the deployment's first transaction. The draft is None if
-    no run has begun. A draft is the file beside `out` with the addresses of a deployment that is not finished."""
+def _draft_and_nonce(client: "Chain", deployer: "LocalSigner", out: Path) -> "tuple[Draft | None, int]":
+    """Returns the draft of an earlier run that stopped, and the nonce of the deployment's first transaction.
+
+    A draft is a file beside `out` with the addresses of a deployment that is not finished. The draft is None if no run has begun.
+    """
     from chain.deployment.draft import first_nonce, read_draft
 
     draft = read_draft(out)
@@ -185,11 +189,13 @@ def _begun(client: "Chain", deployer: "LocalSigner", out: Path) -> "tuple[Draft 
 def _run(
     client: "Chain", deployer: "LocalSigner", site: "DeploymentPlan", draft: "Draft | None", nonce: int, out: Path, plan: bool
 ) -> None:
+    """Checks the deployment. Unless `plan` is true, then sends its transactions and writes the address book. `draft` is None if
+    no run has begun."""
     from chain.client.address_book import write_network
     from chain.deployment import deploy as deploying
     from chain.deployment.draft import path_of, write_draft
 
-    taken = 0 if draft is None else _gone_on_with(client, draft, out, site)
+    taken = 0 if draft is None else _count_taken_steps(client, draft, out, site)
     _verify(client, site, taken, plan)
     if plan:
         return
@@ -201,7 +207,8 @@ def _run(
     print(out)
 
 
-def _gone_on_with(client: "Chain", draft: "Draft", out: Path, site: "DeploymentPlan") -> int:
+def _count_taken_steps(client: "Chain", draft: "Draft", out: Path, site: "DeploymentPlan") -> int:
+    """Returns the number of transactions that an earlier run sent, and prints this number."""
     from chain.deployment.draft import path_of, steps_taken
     from chain.deployment.plan import steps
 
@@ -210,17 +217,22 @@ def _gone_on_with(client: "Chain", draft: "Draft", out: Path, site: "DeploymentP
     return taken
 
 
-def _vote(deployer: Address, offices: tuple[str | None, str | None, str | None], long_delay_days: int) -> "GovernanceSettings":
+def _governance(
+    deployer: Address, accounts: tuple[str | None, str | None, str | None], long_delay_days: int
+) -> "GovernanceSettings":
     from chain.deployment.plan import GovernanceSettings
 
-    options = zip(("--guardian", "--curator", "--votes"), offices, strict=True)
+    options = zip(("--guardian", "--curator", "--votes"), accounts, strict=True)
     guardian, curator, holder = (_account(option, text) if text is not None else deployer for option, text in options)
     return GovernanceSettings(guardian, curator, holder, long_delay_s=long_delay_days * 86_400)
 
 
 def _verify(client: "Chain", site: "DeploymentPlan", taken: int, plan: bool) -> None:
-    """Checks parameters, stake source and money on the chain before anything is sent. Raises `ConfigurationError` if one is
-    wrong. With `plan` it also prints what would be sent. `taken` is the number of transactions that an earlier run sent."""
+    """Checks the parameters, the stake source and the deployer's balance on the chain, before the deployer sends anything. Raises
+    `ConfigurationError` if one of them is wrong.
+
+    If `plan` is true, the function also prints the transactions. `taken` is the number of transactions that an earlier run sent.
+    """
     from chain.deployment import deploy as deploying
     from chain.deployment.deployment_check import verify_eigenlayer
 
@@ -233,27 +245,28 @@ def _verify(client: "Chain", site: "DeploymentPlan", taken: int, plan: bool) -> 
     if plan:
         _print_plan(client, deploying.rehearse(client, site, taken))
     if site.restaked:
-        _verify_set(client, site, site.restaked, told=plan)
-    _verify_money(client, site, taken, told=plan)
+        _verify_set(client, site, site.restaked, show=plan)
+    _verify_money(client, site, taken, show=plan)
 
 
 def _send(client: "Chain", deployer: "LocalSigner", site: "DeploymentPlan", taken: int, out: Path) -> None:
+    """Sends the transactions that are missing. If sending fails, tells the user how to continue the run."""
     from chain.deployment import deploy as deploying
 
     try:
-        deploying.send_steps(client, deployer, site, taken, progress=_say_progress)
+        deploying.send_steps(client, deployer, site, taken, progress=_print_progress)
     except (RpcRefused, TransactionPending) as error:
-        raise TryAgain("chain", f"{error}; {_how_to_go_on(out)}, once no transaction of the account waits for a block") from None
+        raise TryAgain("chain", f"{error}; {_resume_hint(out)}, once no transaction of the account waits for a block") from None
     except BytewiseError:
-        typer.echo(_how_to_go_on(out), err=True)
+        typer.echo(_resume_hint(out), err=True)
         raise
 
 
-def _say_progress(done: int, total: int) -> None:
+def _print_progress(done: int, total: int) -> None:
     typer.echo(f"{done} of {total} transactions are in blocks", err=True)
 
 
-def _how_to_go_on(out: Path) -> str:
+def _resume_hint(out: Path) -> str:
     from chain.deployment.draft import path_of
 
     return f"the deployment has begun, its addresses are in {path_of(out)}: give the same command again to go on"
@@ -269,10 +282,10 @@ def _verify_place(out: Path) -> None:
         raise ConfigurationError("--out", f"nothing can be written in {out.parent}: name a file elsewhere")
 
 
-def _verify_set(client: "Chain", site: "DeploymentPlan", stake: "EigenLayerSettings", told: bool) -> None:
+def _verify_set(client: "Chain", site: "DeploymentPlan", stake: "EigenLayerSettings", show: bool) -> None:
     from chain.deployment.deployment_check import verify_operator_set
 
-    if told:
+    if show:
         print(
             f"stake source: {site.at['StakeVault']}, as long as {site.deployer} sends nothing else first; set "
             f"{stake.avs}:{stake.set_id} must name it as slasher and as redistribution recipient"
@@ -281,14 +294,14 @@ def _verify_set(client: "Chain", site: "DeploymentPlan", stake: "EigenLayerSetti
     verify_operator_set(client, site, stake)
 
 
-def _verify_money(client: "Chain", site: "DeploymentPlan", taken: int, told: bool) -> None:
+def _verify_money(client: "Chain", site: "DeploymentPlan", taken: int, show: bool) -> None:
     from chain.deployment import deploy as deploying
 
     needs, have = deploying.largest_cost_wei(client, site, taken), client.balance(site.deployer, "latest")
     line = f"{site.deployer} has {_ether(have)} ETH, this may take {_ether(needs)} ETH at the fees of now"
     if have < needs:
         raise ConfigurationError("balance", f"{line}: send it the rest first")
-    if told:
+    if show:
         print(f"{line}: enough")
 
 
@@ -296,8 +309,9 @@ def _ether(wei: int) -> str:
     return f"{wei / 10**18:.6f}"
 
 
-def _chosen(chain_id: int, file: Path | None, shape: ShapeName) -> "tuple[ParamSet, Shape]":
-    """Returns the first parameters of the network, and the shape, the lengths in blocks that never change."""
+def _params_and_shape(chain_id: int, file: Path | None, shape: ShapeName) -> "tuple[ParamSet, Shape]":
+    """Returns the first parameters of the network and its shape. On a test chain, the file may leave out parameters, which then
+    have the values for development."""
     from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
     from chain.deployment.params import DEVNET, complete_params, read_changes, with_changes
     from chain.deployment.plan import DEVNET_SHAPE, MAIN_NET

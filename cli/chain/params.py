@@ -1,4 +1,4 @@
-"""`bytewise chain params`: shows a version of the network's parameters, and tries changes of them on the chain."""
+"""`bytewise chain params`: shows a version of the network's parameters, and tries a change of the parameters on the chain."""
 
 import dataclasses
 import json
@@ -31,7 +31,7 @@ def params(
 ) -> None:
     """Show a version of the parameters; with --set, check changes on the chain.
 
-    With --set the command also prints the call that a proposal needs.
+    With --set the command prints the call that a proposal needs. With --dry-run it only checks the change.
 
     `bytewise chain proposal create --params FILE` makes the proposal.
 
@@ -48,16 +48,16 @@ def params(
     if changes is None:
         print(_as_toml(_present(reader, version)))
         return
-    act = change_of(reader, changes, version, block_s)
-    print("legal" if dry else f"target {address_of(book, act.contract)}\ncalldata 0x{act.calldata.hex()}")
+    call = change_of(reader, changes, version, block_s)
+    print("legal" if dry else f"target {address_of(book, call.contract)}\ncalldata 0x{call.calldata.hex()}")
 
 
 def change_of(reader: "SnapshotReader", file: Path, version: int = 0, block_s: int | None = None) -> "ContractCall":
-    """Returns the contract call that changes the parameters as a TOML file says. A vote must make this call. Raises
+    """Returns the contract call that changes the parameters as a TOML file says. Only a vote can make this call. Raises
     `ConfigurationError` if the contract or the stake epochs of a pool do not allow the change.
 
-    `version` is the version of the parameters that the changes apply to; 0 is the newest. `block_s` is the seconds of a block; if
-    it is None, it is measured on the chain.
+    `version` is the version of the parameters to which the changes apply; 0 is the newest version. `block_s` is the time between
+    two blocks in seconds. If it is None, the function measures it on the chain.
     """
     from chain.acts.governed import set_params
     from chain.deployment.calls import dry_run
@@ -65,16 +65,16 @@ def change_of(reader: "SnapshotReader", file: Path, version: int = 0, block_s: i
     from chain.deployment.params import read_changes, with_changes
 
     new, book = with_changes(_present(reader, version), read_changes(file)), reader.network
-    act = set_params(new)
+    call = set_params(new)
     try:
-        # The call is tried as the account that would make it: the short timelock, after a vote.
-        dry_run(reader.client, book, book.addresses.short_timelock, act)
+        # After a vote, the short timelock makes the call. So the call is tried as the short timelock.
+        dry_run(reader.client, book, book.addresses.short_timelock, call)
     except Fault as error:
         raise ConfigurationError(file.name, str(error)) from None
     takes = block_s or measured_block_s(reader.client)
     for pool in book.pools:
         verify_lengths(new, read_lengths(reader.client, book, pool, takes))
-    return act
+    return call
 
 
 def _present(reader: "SnapshotReader", version: int) -> "ParamSet":

@@ -1,9 +1,9 @@
-"""Contract calls of a verb: the verb first tries the call on the chain, and then prints it for another signer or sends it."""
+"""Contract calls that commands make for their user: a command first tries the call on the chain. Then it prints the call for
+another signer, or sends it."""
 
 import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 SEND_TIMEOUT_S = 120.0
-"""Longest time to wait until a transaction is in a block, in seconds. It is ten blocks of main net."""
+"""Longest time to wait until a transaction is in a block, in seconds. Main net makes ten blocks in this time."""
 
 
 class CallContext(NamedTuple):
-    """The context in which a verb calls a contract: the network, the account that signs, and whether to send the call."""
+    """The context in which a command calls a contract: the network, the account that signs, and whether to send the call."""
 
     client: "Chain"
     reader: "SnapshotReader"
@@ -40,7 +40,7 @@ class CallContext(NamedTuple):
     """True if the user asked to send the call."""
     output: OutputFormat
     key: Path | None = None
-    """Key file that signs; None for a development account."""
+    """Key file of the signer. None if a development account signs, or if nobody signs."""
 
     @property
     def network(self) -> "Network":
@@ -57,8 +57,8 @@ class CallContext(NamedTuple):
 def call_context(asked: CallOptions) -> CallContext:
     """Connects to the network of the address book, checks the code of its contracts, and finds the account that signs.
 
-    Raises `ConfigurationError` if options contradict each other, and `KeyInUse` if the call is to be sent with the key file of a
-    running node: the node would take that for a foreign transaction and stop sending.
+    Raises `ConfigurationError` if options contradict each other. Raises `KeyInUse` if the user wants to send the call with the
+    key file of a running node. Such a node would find a transaction that it did not send, and would stop sending.
     """
     from bytewise.service.key_lock import verify_unused
     from bytewise_client.connection import chain_of
@@ -80,71 +80,72 @@ def call_context(asked: CallOptions) -> CallContext:
     return CallContext(client, reader, signer, signer.address if signer else named, asked.send, asked.output, key)
 
 
-def deliver(of: CallContext, act: "ContractCall", more: Mapping[str, Any] | None = None) -> None:
-    """Tries a call as the account that will sign, prints it, and sends it if the user asked for that.
+def deliver(context: CallContext, call: "ContractCall", more: Mapping[str, Any] | None = None) -> None:
+    """Tries a call as the account that will sign, prints the call, and sends it if the user asked to send it.
 
-    `more` has further fields to print. If the contract would refuse the call now, raises `ConfigurationError` with the contract's
-    reason.
+    `more` has further fields to print. Raises `ConfigurationError` with the contract's reason if the contract would refuse the
+    call now.
     """
     from chain.deployment.calls import dry_run, request_of
 
-    who = of.named()
-    if act.value_wei:
-        _verify_balance(of, who, act.value_wei, "wei go with the call")
+    account = context.named()
+    if call.value_wei:
+        _verify_balance(context, account, call.value_wei, "wei go with the call")
     try:
-        dry_run(of.client, of.network, who, act)
+        dry_run(context.client, context.network, account, call)
     except Fault as error:
-        raise ConfigurationError(str(act), f"refused for {who}: {error}") from None
-    request: dict[str, Any] = request_of(of.network, who, act)
-    if of.output is not OutputFormat.TABLE:
-        told = {"chain_id": of.network.chain_id, **request, **(more or {})}
-        if of.signer is not None and of.send:
-            done = _sent(of, of.signer, act)
-            told |= {"block": done.number, "transaction": hex0x(done.transaction)}
-        print(json.dumps(told))
+        raise ConfigurationError(str(call), f"refused for {account}: {error}") from None
+    request: dict[str, Any] = request_of(context.network, account, call)
+    if context.output is not OutputFormat.TABLE:
+        document = {"chain_id": context.network.chain_id, **request, **(more or {})}
+        if context.signer is not None and context.send:
+            done = _sent(context, context.signer, call)
+            document |= {"block": done.number, "transaction": hex0x(done.transaction)}
+        print(json.dumps(document))
         return
-    print(f"{act} may be called by {who}")
-    named = {**(more or {}), "target": request["to"], "value": act.value_wei, "calldata": request["data"]}
+    print(f"{call} may be called by {account}")
+    named = {**(more or {}), "target": request["to"], "value": call.value_wei, "calldata": request["data"]}
     for name, value in named.items():
         print(printable(f"{name} {value}"))
-    if of.send and of.signer:
-        done = _sent(of, of.signer, act)
+    if context.send and context.signer:
+        done = _sent(context, context.signer, call)
         print(f"done in block {done.number}, transaction {hex0x(done.transaction)}")
 
 
-def send_creation(of: CallContext, contract: str, code: bytes, nonce: int, more: Mapping[str, Any]) -> None:
-    """Tries to deploy a contract that no address book lists, prints the transaction with `more`, and sends it if the user asked.
+def send_creation(context: CallContext, contract: str, code: bytes, nonce: int, more: Mapping[str, Any]) -> None:
+    """Tries to deploy a contract that no address book lists, prints the transaction, and sends it if the user asked to send it.
 
-    `nonce` is the account's nonce for the transaction. The contract's address depends on it, so the transaction is never sent
-    with another nonce. Raises `ConfigurationError` if the chain would refuse the transaction now.
+    `nonce` is the account's nonce for the transaction. The contract's address depends on the nonce, so the transaction is never
+    sent with another nonce. `more` has further fields to print. Raises `ConfigurationError` if the chain would refuse the
+    transaction now.
     """
     from chain.sending.transactions import TransactionCall, fees_at, send_all
 
-    who = of.named()
-    request = {"from": who, "data": "0x" + code.hex(), "value": "0x0"}
+    account = context.named()
+    request = {"from": account, "data": "0x" + code.hex(), "value": "0x0"}
     try:
-        gas = of.client.estimate(request)
-        told: dict[str, Any] = {
-            "chain_id": of.network.chain_id,
+        gas = context.client.estimate(request)
+        document: dict[str, Any] = {
+            "chain_id": context.network.chain_id,
             **more,
-            "from": who,
+            "from": account,
             "nonce": nonce,
             "gas": gas,
             "data": request["data"],
         }
-        if of.send and of.signer is not None:
+        if context.send and context.signer is not None:
             gas += gas // 2
-            _verify_balance(of, who, gas * fees_at(of.client.head().base_fee_wei).max_fee, "may go for its gas")
-            with _reserved(of):
-                (done,) = send_all(of.client, [TransactionCall(of.signer, None, code, 0, gas, nonce)], SEND_TIMEOUT_S)
-            told |= {"block": done.number, "transaction": hex0x(done.transaction)}
+            _verify_balance(context, account, gas * fees_at(context.client.head().base_fee_wei).max_fee, "may go for its gas")
+            with _reserved(context):
+                (done,) = send_all(context.client, [TransactionCall(context.signer, None, code, 0, gas, nonce)], SEND_TIMEOUT_S)
+            document |= {"block": done.number, "transaction": hex0x(done.transaction)}
     except (Fault, RpcRefused) as error:
         raise ConfigurationError(contract, f"not deployed: {error}") from None
-    if of.output is not OutputFormat.TABLE:
-        print(json.dumps(told))
+    if context.output is not OutputFormat.TABLE:
+        print(json.dumps(document))
         return
-    print(f"{who} may deploy a {contract}" if "block" not in told else f"deployed in block {told['block']}")
-    for name, value in told.items():
+    print(f"{account} may deploy a {contract}" if "block" not in document else f"deployed in block {document['block']}")
+    for name, value in document.items():
         print(printable(f"{name} {value}"))
 
 
@@ -152,9 +153,12 @@ def signer_of(
     chain_id: int, key: Path | None, devnet_account: int | None, password_file: Path | None = None,
     option: str = "--password-file",
 ) -> "LocalSigner":  # fmt: skip
-    """Returns the signer of a key file, or of a test account of anvil. Raises `ConfigurationError` if neither or both are given.
-    The password of a keystore comes from `password_file`, or the user is asked for it. `option` is the option or setting of
-    `password_file`, for errors."""
+    """Returns the signer of a key file, or of a test account of anvil. Raises `ConfigurationError` unless exactly one of the two
+    is given.
+
+    The password of a keystore comes from `password_file`. If that is None, the function asks the user for the password. `option`
+    is the name of the option or setting that gives `password_file`. Errors show this name.
+    """
     from bytewise.service.secret import read_secret
     from chain.sending.keys import devnet_signer, load_signer
 
@@ -187,42 +191,33 @@ def account_option(option: str, text: str) -> Address:
         raise ConfigurationError(option, str(error.values[1])) from None
 
 
-def moment(unix_s: int) -> str:
-    """Formats a Unix time in seconds as a date for people, or as a number if no calendar can show it."""
-    try:
-        return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (ValueError, OverflowError, OSError):
-        # A proposal may contain any delay, also one that no calendar can show.
-        return f"second {unix_s}"
-
-
-def _verify_balance(of: CallContext, who: Address, wei: int, what: str) -> int:
-    have = of.client.balance(who, "latest")
+def _verify_balance(context: CallContext, account: Address, wei: int, what: str) -> int:
+    have = context.client.balance(account, "latest")
     if have < wei:
-        raise ConfigurationError("balance", f"{who} has {have} wei, {wei} {what}: send it the rest first")
+        raise ConfigurationError("balance", f"{account} has {have} wei, {wei} {what}: send it the rest first")
     return have
 
 
-def _reserved(of: CallContext) -> AbstractContextManager[None]:
+def _reserved(context: CallContext) -> AbstractContextManager[None]:
     """Returns a context in which no node of this machine can start with the key that signs."""
     from bytewise.service.key_lock import hold_key
 
-    return nullcontext() if of.key is None else hold_key(of.key)
+    return nullcontext() if context.key is None else hold_key(context.key)
 
 
-def _sent(of: CallContext, signer: "LocalSigner", act: "ContractCall") -> "Inclusion":
-    """Sends the call, waits until it is in a block, and returns the block and transaction. Raises `ConfigurationError` if it
-    fails."""
+def _sent(context: CallContext, signer: "LocalSigner", call: "ContractCall") -> "Inclusion":
+    """Sends the call, waits until the transaction is in a block, and returns block and transaction. Raises `ConfigurationError`
+    if the account has too little money or the call fails."""
     from chain.deployment.calls import estimated_call
     from chain.sending.transactions import fees_at, send_all
 
     try:
-        call = estimated_call(of.client, of.network, signer, act)
-        most = act.value_wei + call.gas * fees_at(of.client.head().base_fee_wei).max_fee
-        _verify_balance(of, signer.address, most, "may go with the call and for its gas")
-        with _reserved(of):
-            (receipt,) = send_all(of.client, [call], SEND_TIMEOUT_S)
+        transaction = estimated_call(context.client, context.network, signer, call)
+        most = call.value_wei + transaction.gas * fees_at(context.client.head().base_fee_wei).max_fee
+        _verify_balance(context, signer.address, most, "may go with the call and for its gas")
+        with _reserved(context):
+            (receipt,) = send_all(context.client, [transaction], SEND_TIMEOUT_S)
     except (Fault, RpcRefused) as error:
-        # The chain may have changed since the call was tried.
-        raise ConfigurationError(str(act), f"not done: {error}") from None
+        # The chain may have changed since `deliver` tried the call.
+        raise ConfigurationError(str(call), f"not done: {error}") from None
     return receipt

@@ -1,4 +1,5 @@
-"""`bytewise chain proposal`: proposes calls that only a vote may make, votes on proposals, queues and executes them."""
+"""`bytewise chain proposal`: lists and shows proposals, proposes calls that only a vote may make, votes on proposals, and queues,
+executes and cancels proposals."""
 
 import json
 from collections.abc import Mapping
@@ -11,29 +12,41 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import NotCanonical
 from bytewise.protocol.units import ZERO_ADDRESS
-from cli.chain.call import ArgumentsArgument, act_of
+from cli.chain.call import ArgumentsArgument, contract_call
 from cli.chain.params import BlockOption, change_of
-from cli.chain.privileged_call import CallContext, call_context, deliver, moment
+from cli.chain.privileged_call import CallContext, call_context, deliver
 from cli.options import NETWORK_FILE, RPC_URLS, CallOptions, NetworkOption, RpcOption, with_call_options
-from cli.output import LIMIT, LimitOption, OutputFormat, OutputOption, by_prefix, emit, limited, one_by_prefix, print_entries
+from cli.output import (
+    LIMIT,
+    LimitOption,
+    OutputFormat,
+    OutputOption,
+    by_prefix,
+    emit,
+    limited,
+    moment,
+    one_by_prefix,
+    print_entries,
+)
 
 if TYPE_CHECKING:
     from chain.acts.proposals import Proposal, ProposalState
     from chain.deployment.calls import ContractCall
 
 
-# A file of calls that one proposal makes together. If any entry is malformed, the whole file is refused, so that a proposal has
-# exactly the calls of its file.
+# A JSON file with the calls of one proposal. If any entry is malformed, the command refuses the whole file, so that a proposal
+# has exactly the calls of its file.
 
 _NEEDED = {"contract": str, "function": str, "arguments": list}
 _TYPES: dict[str, type] = {**_NEEDED, "value": int}
 
 
-def acts_of(file: Path) -> "list[ContractCall]":
+def read_calls(file: Path) -> "list[ContractCall]":
     """Reads contract calls from a JSON file: a list of objects with `contract`, `function`, `arguments` and, if the call sends
     wei, `value`.
 
-    Raises `ConfigurationError` with the name of the first entry that has another form or is no call of the contracts.
+    Raises `ConfigurationError` with the place of the first entry that has another form, or that calls no function of the
+    contracts.
     """
     from bytewise.protocol.encoding import parse_typed
 
@@ -45,10 +58,11 @@ def acts_of(file: Path) -> "list[ContractCall]":
         raise ConfigurationError(file.name, f"is no JSON: {error}") from None
     if not isinstance(listed, list):
         raise ConfigurationError(file.name, "is no JSON list of calls")
-    return [_act(f"{file.name}[{place}]", asked) for place, asked in enumerate(listed)]
+    return [_read_call(f"{file.name}[{place}]", asked) for place, asked in enumerate(listed)]
 
 
-def _act(where: str, asked: Any) -> "ContractCall":
+def _read_call(where: str, asked: Any) -> "ContractCall":
+    """Checks one entry of the file, and returns the entry's contract call. `where` is the place of the entry, for errors."""
     if not isinstance(asked, dict) or not _NEEDED.keys() <= asked.keys() <= _TYPES.keys():
         raise ConfigurationError(where, 'is no {"contract", "function", "arguments": […]}, nor that with "value"')
     for name, given in asked.items():
@@ -58,7 +72,7 @@ def _act(where: str, asked: Any) -> "ContractCall":
     value = asked.get("value", 0)
     if not 0 <= value < 2**256:
         raise ConfigurationError(f"{where}.value", "is no number of wei")
-    return act_of(asked["contract"], asked["function"], [_text(each) for each in asked["arguments"]], value)
+    return contract_call(asked["contract"], asked["function"], [_text(each) for each in asked["arguments"]], value)
 
 
 _NAMES = {str: "text", list: "list", int: "whole number"}
@@ -105,26 +119,27 @@ def propose(
 
     if [contract, params, calls, court].count(None) != 3:
         raise ConfigurationError("proposal", "give CONTRACT FUNCTION ARGUMENTS, --params, --calls or --court, one of them")
-    of = call_context(asked)
+    context = call_context(asked)
     if params is not None:
-        acts = [change_of(of.reader, params, block_s=block_s)]
+        planned = [change_of(context.reader, params, block_s=block_s)]
     elif contract is not None:
-        acts = [act_of(contract, function, arguments or [])]
+        planned = [contract_call(contract, function, arguments or [])]
     else:
-        acts = acts_of(calls) if calls is not None else _acts_of_court(of, cast(Path, court))
+        planned = read_calls(calls) if calls is not None else _calls_of_court(context, cast(Path, court))
     try:
-        contents = voting.contents_of(of.client, of.network, acts, description)
+        contents = voting.contents_of(context.client, context.network, planned, description)
     except Fault as error:
         raise ConfigurationError("proposal", f"neither timelock may do this: {error}") from None
-    number, does = voting.id_of(of.client, of.network, contents), "; ".join(voting.call_texts(of.network, contents))
-    deliver(of, voting.propose(contents), {"proposal": str(number), "does": does})
+    number = voting.id_of(context.client, context.network, contents)
+    does = "; ".join(voting.call_texts(context.network, contents))
+    deliver(context, voting.propose(contents), {"proposal": str(number), "does": does})
 
 
-def _acts_of_court(of: CallContext, court: Path) -> "list[ContractCall]":
+def _calls_of_court(context: CallContext, court: Path) -> "list[ContractCall]":
     from chain.acts.proposals import calls_for_court
     from chain.client.address_book import read_network, verify_code
 
-    return calls_for_court(of.network, verify_code(of.client, read_network(court)))
+    return calls_for_court(context.network, verify_code(context.client, read_network(court)))
 
 
 StateOption = Annotated[str | None, typer.Option("--state", help="Only proposals in this state: active, queued, …")]
@@ -148,9 +163,9 @@ def proposals(
 
     if state is not None and state.upper() not in ProposalState.__members__:
         raise ConfigurationError("--state", f"{state} is none of {', '.join(ProposalState.__members__).lower()}")
-    of = call_context(CallOptions(network, rpc))
-    head = of.reader.head()
-    rows = [_row(of, each, head) for each in reversed(voting.proposals(of.client, of.network, head))]
+    context = call_context(CallOptions(network, rpc))
+    head = context.reader.head()
+    rows = [_row(context, each, head) for each in reversed(voting.proposals(context.client, context.network, head))]
     rows = limited([each for each in rows if state is None or each["state"] == state.upper()], limit)
     emit(output, rows, lambda: print_entries(map(_entry, rows), f"proposals up to block {head}"))
 
@@ -169,30 +184,31 @@ def show(
     """
     from chain.acts import proposals as voting
 
-    of = call_context(CallOptions(network, rpc))
-    head = of.reader.head()
-    listed = {str(each.id): each for each in voting.proposals(of.client, of.network, head)}
-    row = _row(of, listed[one_by_prefix("PROPOSAL", proposal, listed)], head)
+    context = call_context(CallOptions(network, rpc))
+    head = context.reader.head()
+    listed = {str(each.id): each for each in voting.proposals(context.client, context.network, head)}
+    row = _row(context, listed[one_by_prefix("PROPOSAL", proposal, listed)], head)
     emit(output, row, lambda: print_entries([_entry(row)], "proposal"))
 
 
-def _row(of: CallContext, proposal: "Proposal", head: int) -> dict[str, Any]:
+def _row(context: CallContext, proposal: "Proposal", head: int) -> dict[str, Any]:
+    """Returns a proposal as plain data, as the chain has it at block `head`."""
     from chain.acts import proposals as voting
     from chain.acts.proposals import GOVERNOR
     from chain.client.artifacts import legible
     from chain.client.rpc import at_number
 
-    where = (GOVERNOR, of.network.addresses.bytewise_governor)
-    votes: Mapping[str, int] = of.client.call(*where, "proposalVotes", proposal.id, block=at_number(head))
-    state = voting.state_of(of.client, of.network, proposal.id, head)
+    where = (GOVERNOR, context.network.addresses.bytewise_governor)
+    votes: Mapping[str, int] = context.client.call(*where, "proposalVotes", proposal.id, block=at_number(head))
+    state = voting.state_of(context.client, context.network, proposal.id, head)
     return {
         "proposal": str(proposal.id),
         "state": state.name,
         "by": proposal.proposer,
         "description": legible(proposal.contents.description),
-        "does": voting.call_texts(of.network, proposal.contents),
+        "does": voting.call_texts(context.network, proposal.contents),
         "votes": {name: str(votes[f"{name}Votes"]) for name in ("for", "against", "abstain")},
-        "next": _next(of, proposal, state, head),
+        "next": _next(context, proposal, state, head),
     }
 
 
@@ -217,14 +233,14 @@ def vote(
 
     if support.upper() not in Support.__members__:
         raise ConfigurationError("SUPPORT", f"{support} is none of for, against, abstain")
-    of = call_context(asked)
-    found, _ = _found(of, proposal, ProposalState.ACTIVE)
-    weight: int = of.client.call(
-        GOVERNOR, of.network.addresses.bytewise_governor, "getVotes", of.named(), found.vote_start, block="latest"
+    context = call_context(asked)
+    found, _ = _proposal_in_state(context, proposal, ProposalState.ACTIVE)
+    weight: int = context.client.call(
+        GOVERNOR, context.network.addresses.bytewise_governor, "getVotes", context.named(), found.vote_start, block="latest"
     )
     if not weight:
-        raise ConfigurationError("votes", f"{of.named()} had none at block {found.vote_start}, when this vote was weighed")
-    deliver(of, voting.cast_vote(found.id, Support[support.upper()]), {"votes": str(weight)})
+        raise ConfigurationError("votes", f"{context.named()} had none at block {found.vote_start}, when this vote was weighed")
+    deliver(context, voting.cast_vote(found.id, Support[support.upper()]), {"votes": str(weight)})
 
 
 @with_call_options
@@ -240,9 +256,9 @@ def queue(
     from chain.acts import proposals as voting
     from chain.acts.proposals import ProposalState
 
-    of = _anybody(call_context(asked))
-    found, _ = _found(of, proposal, ProposalState.SUCCEEDED)
-    deliver(of, voting.queue(found.contents))
+    context = _with_any_account(call_context(asked))
+    found, _ = _proposal_in_state(context, proposal, ProposalState.SUCCEEDED)
+    deliver(context, voting.queue(found.contents))
 
 
 @with_call_options
@@ -260,14 +276,14 @@ def execute(
     from chain.acts import proposals as voting
     from chain.acts.proposals import GOVERNOR, ProposalState
 
-    of = _anybody(call_context(asked))
-    found, state = _found(of, proposal, ProposalState.QUEUED, ProposalState.EXECUTED)
+    context = _with_any_account(call_context(asked))
+    found, state = _proposal_in_state(context, proposal, ProposalState.QUEUED, ProposalState.EXECUTED)
     if state is ProposalState.EXECUTED:
-        deliver(of, _slow(of, found))
+        deliver(context, _long_timelock_call(context, found))
         return
-    governor = of.network.addresses.bytewise_governor
-    _wait_for("the short timelock", of, of.client.call(GOVERNOR, governor, "proposalEta", found.id, block="latest"))
-    deliver(of, voting.execute(found.contents))
+    governor = context.network.addresses.bytewise_governor
+    _wait_for("the short timelock", context, context.client.call(GOVERNOR, governor, "proposalEta", found.id, block="latest"))
+    deliver(context, voting.execute(found.contents))
 
 
 @with_call_options
@@ -283,28 +299,29 @@ def cancel(
     from chain.acts import proposals as voting
     from chain.acts.proposals import ProposalState
 
-    of = call_context(asked)
-    found, _ = _found(of, proposal, ProposalState.PENDING)
-    deliver(of, voting.cancel(found.contents))
+    context = call_context(asked)
+    found, _ = _proposal_in_state(context, proposal, ProposalState.PENDING)
+    deliver(context, voting.cancel(found.contents))
 
 
-def _found(of: CallContext, text: str, *wanted: "ProposalState") -> "tuple[Proposal, ProposalState]":
+def _proposal_in_state(context: CallContext, text: str, *wanted: "ProposalState") -> "tuple[Proposal, ProposalState]":
+    """Returns the proposal that a user named, and its state. Raises `ConfigurationError` if the state is none of `wanted`."""
     from chain.acts import proposals as voting
 
-    head = of.reader.head()
-    listed = {str(each.id): each for each in voting.proposals(of.client, of.network, head)}
+    head = context.reader.head()
+    listed = {str(each.id): each for each in voting.proposals(context.client, context.network, head)}
     number = by_prefix("PROPOSAL", text, listed)
     if number is None:
         raise ConfigurationError("PROPOSAL", f"{text[:80]} is not on this network: `bytewise chain proposal list` lists all")
     found = listed[number]
-    state = voting.state_of(of.client, of.network, found.id, head)
+    state = voting.state_of(context.client, context.network, found.id, head)
     if state not in wanted:
-        raise ConfigurationError("PROPOSAL", f"is {state.name}: {_next(of, found, state, head)}")
+        raise ConfigurationError("PROPOSAL", f"is {state.name}: {_next(context, found, state, head)}")
     return found, state
 
 
-def _next(of: CallContext, proposal: "Proposal", state: "ProposalState", head: int) -> str:
-    """Returns the next step of a proposal, as text for people. `head` is the block at which it is read."""
+def _next(context: CallContext, proposal: "Proposal", state: "ProposalState", head: int) -> str:
+    """Returns the next step of a proposal as text for people. `head` is the block at which the function reads the chain."""
     from chain.acts import proposals as voting
     from chain.acts.proposals import GOVERNOR, ProposalState
     from chain.client.rpc import at_number
@@ -314,31 +331,35 @@ def _next(of: CallContext, proposal: "Proposal", state: "ProposalState", head: i
     if state is ProposalState.ACTIVE:
         return f"its vote lasts until block {proposal.vote_end}; this is block {head}"
     if state is ProposalState.QUEUED:
-        governor = of.network.addresses.bytewise_governor
-        eta: int = of.client.call(GOVERNOR, governor, "proposalEta", proposal.id, block=at_number(head))
+        governor = context.network.addresses.bytewise_governor
+        eta: int = context.client.call(GOVERNOR, governor, "proposalEta", proposal.id, block=at_number(head))
         return f"can be executed from {moment(eta)} on"
-    if state is ProposalState.EXECUTED and (operation := voting.slow_operation(of.network, proposal.contents)):
-        ready = voting.slow_ready_at(of.client, of.network, operation, head)
+    if state is ProposalState.EXECUTED and (operation := voting.slow_operation(context.network, proposal.contents)):
+        ready = voting.slow_ready_at(context.client, context.network, operation, head)
         return f"can be executed by the long timelock from {moment(ready)} on" if ready > 1 else "nothing"
     return "to be queued" if state is ProposalState.SUCCEEDED else "nothing"
 
 
-def _slow(of: CallContext, proposal: "Proposal") -> "ContractCall":
+def _long_timelock_call(context: CallContext, proposal: "Proposal") -> "ContractCall":
+    """Returns the call that executes a proposal's calls in the long timelock. Raises `ConfigurationError` if no call waits there,
+    or if it is too early."""
     from chain.acts import proposals as voting
 
-    operation, head = voting.slow_operation(of.network, proposal.contents), of.reader.head()
-    ready = 0 if operation is None else voting.slow_ready_at(of.client, of.network, operation, head)
+    operation, head = voting.slow_operation(context.network, proposal.contents), context.reader.head()
+    ready = 0 if operation is None else voting.slow_ready_at(context.client, context.network, operation, head)
     if operation is None or ready <= 1:
         raise ConfigurationError("PROPOSAL", "is EXECUTED: nothing of it waits in the long timelock")
-    _wait_for("the long timelock", of, ready)
+    _wait_for("the long timelock", context, ready)
     return voting.execute_slow(operation)
 
 
-def _wait_for(what: str, of: CallContext, ready_at: int) -> None:
-    now = of.client.head().timestamp
+def _wait_for(what: str, context: CallContext, ready_at: int) -> None:
+    now = context.client.head().timestamp
     if now < ready_at:
         raise ConfigurationError("PROPOSAL", f"{what} holds it until {moment(ready_at)}; the chain's time is {moment(now)}")
 
 
-def _anybody(of: CallContext) -> CallContext:
-    return of if of.account else of._replace(account=ZERO_ADDRESS)
+def _with_any_account(context: CallContext) -> CallContext:
+    """Returns the context with the zero address as the account if the user named no account, because any account may make the
+    call."""
+    return context if context.account else context._replace(account=ZERO_ADDRESS)

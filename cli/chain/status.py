@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from chain.reads.restaking import Restaking
 
 
-# The output of `bytewise chain show`: plain JSON data, and tables for people. Amounts are wei as decimal strings.
+# The output of `bytewise chain show`: plain JSON data, or tables for people. Amounts of money are decimal strings, in wei.
 
 
 def collect(reader: "SnapshotReader") -> dict[str, Any]:
@@ -57,7 +57,8 @@ def collect(reader: "SnapshotReader") -> dict[str, Any]:
 
 
 def _stake(found: "Restaking | None") -> dict[str, Any]:
-    """Returns where the stake is as plain data. For EigenLayer it includes how long a record of stake counts."""
+    """Returns the stake source as plain data. For EigenLayer, the data include for how many blocks a stake record counts
+    (`max_age`)."""
     from bytewise.protocol.address_book import StakeSource
 
     if found is None:
@@ -76,8 +77,8 @@ def _stake(found: "Restaking | None") -> dict[str, Any]:
 
 
 def _long_delay_s(reader: "SnapshotReader", block: int) -> int:
-    """Returns the delay of the long timelock in seconds. Calls that move stake must wait for it. If it is below 64 days, a
-    guardian can hold stake for longer than this delay (ADR-047)."""
+    """Returns the delay of the long timelock in seconds. A voted call that can move stake waits for this delay. If the delay is
+    below 64 days, a guardian that pauses the network as often as it may can hold stake for longer than the delay (ADR-047)."""
     from chain.client.rpc import at_number
 
     where = ("TimelockController", reader.network.addresses.long_timelock)
@@ -85,6 +86,7 @@ def _long_delay_s(reader: "SnapshotReader", block: int) -> int:
 
 
 def _pool(reader: "SnapshotReader", digest: Any, block: int) -> dict[str, Any]:
+    """Returns a pool as plain data. `added` is False if the curator has not added the pool to the registry."""
     pool = reader.pool(digest, block)
     if pool is None:
         (tree,) = (each.tree for each in reader.network.pools if each.digest == digest)

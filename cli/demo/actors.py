@@ -39,13 +39,13 @@ class DemoProcess:
     module: str
     """Python module of the program, which is run by `python -m`."""
     verb: tuple[str, ...]
-    """Arguments before `--config`."""
+    """Arguments of the program before `--config`."""
     file: Path
     """Settings file of the process."""
     settings: Mapping[str, Any]
     """Content of the settings file."""
     rest: tuple[str, ...] = ()
-    """Arguments after the settings file."""
+    """Arguments of the program after the settings file."""
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ def start(actors: Iterable[DemoProcess], network: ProcessGroup) -> None:
 def anvil(folder: Path) -> Path:
     """Finds the program anvil, the development chain: in the checkout, else in `folder`, else on `PATH`.
 
-    Raises `ConfigurationError` with the command that installs it if it is not found. That command uses the npm that is among
+    If anvil is not found, raises `ConfigurationError` with the command that installs it. This command uses the npm that is among
     Bytewise's dependencies.
     """
     for modules in (SOURCE_ROOT / "chain" / "contracts" / "node_modules", folder / "node_modules"):
@@ -80,8 +80,8 @@ def anvil(folder: Path) -> Path:
 def chain_arguments(site: Site) -> list[str]:
     """Returns the arguments of anvil: one block each second, and finality at a depth of two blocks.
 
-    Anvil writes the state of each block to a file of a megabyte and does not remove it. So the files go to a folder of the run,
-    and not to the home folder.
+    Anvil writes the state of a block to a file of about a megabyte, and does not remove the files when it ends. So the files go
+    to a folder of the run, and not to the home folder.
     """
     return [
         "--host", site.listen, "--port", str(site.ports.chain), "--chain-id", str(CHAIN_ID), "--block-time", "1",
@@ -103,8 +103,8 @@ def store(site: Site) -> DemoProcess:
 
 
 def dashboard(site: Site, accounts: Mapping[str, Address]) -> DemoProcess:
-    """Returns the process of the dashboard. It needs the address book. `accounts` maps actors' names to accounts, so that the
-    pages can show these names."""
+    """Returns the process of the dashboard, which reads the address book at its start. `accounts` maps actors' names to accounts,
+    so that the pages can show the names."""
     settings = {
         "network_file": site.network_file, "names": [f"{account} {name}" for name, account in accounts.items()],
         "chain": {"rpc_url": site.rpc_url, "timeout_s": 20, "poll_s": 2}, "db": {"url": site.database("dashboard")},
@@ -116,8 +116,8 @@ def dashboard(site: Site, accounts: Mapping[str, Address]) -> DemoProcess:
 
 
 def monitor(site: Site) -> DemoProcess:
-    """Returns the process that monitors the network's invariants. It has a separate index, and stores copies of the release
-    logs."""
+    """Returns the process that monitors the network's invariants. The process has an index of its own, and stores copies of the
+    release logs."""
     folder = site.of("monitor")
     settings = {
         "role": "monitor", "network_file": site.network_file, "chain": {"rpc_url": site.rpc_url, "timeout_s": 20},
@@ -134,8 +134,8 @@ def start_stores(site: Site, network: ProcessGroup) -> None:
 
 
 def shards(site: Site, coordinator: Address) -> list[DemoProcess]:
-    """Returns the processes of the key shards. They need the address book. Until there is a key epoch, they only take part in the
-    key ceremony."""
+    """Returns the processes of the key shards, which read the address book at their start. Until there is a key epoch, the shards
+    only take part in the key ceremony."""
     found = []
     for index in range(1, SHARDS + 1):
         name = f"shard{index}"
@@ -153,7 +153,7 @@ def shards(site: Site, coordinator: Address) -> list[DemoProcess]:
 
 
 def start_shards(site: Site, network: ProcessGroup) -> None:
-    """Starts the key shards. They take part only in ceremonies of this run's coordinator."""
+    """Starts the key shards. The shards take part only in ceremonies of this run's coordinator."""
     start(shards(site, load_signer(site.coordinator_key).address), network)
 
 
@@ -204,7 +204,7 @@ def members(site: Site, options: Options) -> list[DemoProcess]:
             "executor": {"socket": site.job_socket(name)}, "policy": {"audits": options.audits},
             "hints": {"urls": [site.hints_url], "certificate_file": site.certificate("watchtower")},
         }  # fmt: skip
-        found.append(_node(site, name, "committee", "member", site.member_rpc_url(name), extra))
+        found.append(_duty_process(site, name, "committee", "member", site.member_rpc_url(name), extra))
     hints = {
         "host": site.listen, "port": site.ports.hints, "certificate_file": site.certificate("watchtower"),
         "tls_key_file": site.of("watchtower") / "tls.key",
@@ -214,19 +214,20 @@ def members(site: Site, options: Options) -> list[DemoProcess]:
     if site.capsules is not None:
         own["capsules"] = {"folder": site.capsules, "every_s": CAPSULES_S}
         own["checkpoints"] = {"folder": site.of("watchtower") / "checkpoints"}
-    return [*found, _node(site, "watchtower", "verifier", "watchtower", site.rpc_url, own)]
+    return [*found, _duty_process(site, "watchtower", "verifier", "watchtower", site.rpc_url, own)]
 
 
 def start_challenger(site: Site, network: ProcessGroup, receipt_id: str) -> None:
     """Starts the challenger, an actor that wrongly disputes one honest receipt."""
     extra = {"policy": {"strategy": "defend"}}
-    node = _node(site, "challenger", "adversaries.frivolous_challenger", "watchtower", site.rpc_url, extra, (receipt_id,))
+    node = _duty_process(site, "challenger", "adversaries.frivolous_challenger", "watchtower", site.rpc_url, extra, (receipt_id,))
     start([node], network)
 
 
-def _node(
+def _duty_process(
     site: Site, name: str, module: str, role: str, rpc_url: str, extra: dict[str, Any], rest: tuple[str, ...] = ()
 ) -> DemoProcess:
+    """Returns a duty process. `extra` has further settings of this process, and `rest` has further arguments."""
     folder = site.of(name)
     settings = {
         "role": role, "network_file": site.network_file, "ready_file": folder / "ready",
@@ -238,7 +239,8 @@ def _node(
 
 
 def wait_ready(site: Site, network: ProcessGroup) -> None:
-    """Waits until every process is ready: its port is open, or its ready file is written."""
+    """Waits until every process, without dashboard and operators, is ready: its port is open, or it has written its ready
+    file."""
     ports = {"da": site.ports.da, "proxy": site.ports.proxy}
     ports |= {f"shard{i + 1}": port for i, port in enumerate(site.ports.shards)}
     for name, port in ports.items():

@@ -70,8 +70,11 @@ class Built:
 
 
 def make_models(site: Site, processes: Processes) -> None:
-    """Converts the trained checkpoint to an artifact, and a copy without its last layer for the dishonest operator. If the
-    checkpoint and the converter have not changed since the last run, its artifacts are used again."""
+    """Converts the trained checkpoint to an artifact. For the dishonest operator, also converts a copy of the checkpoint without
+    the last layer.
+
+    If checkpoint and converter have not changed since the last run, uses the artifacts of that run again.
+    """
     checkpoint, thinner = CHECKPOINT, site.folder / "checkpoint-other"
     served, other = site.artifact, site.other_artifact
     python = f"{sys.executable} -m"
@@ -93,7 +96,7 @@ def make_models(site: Site, processes: Processes) -> None:
 
 
 def _conversion() -> str:
-    # The artifacts depend on the checkpoint and on the converter with its libraries.
+    # The digest covers everything that decides the bytes of the artifacts: the checkpoint, and the converter with its libraries.
     program = measure(SOURCE_ROOT, "bytewise.inference.convert.convert")
     content = [path.read_bytes() for path in sorted(CHECKPOINT.iterdir()) if path.is_file()]
     return digests.sha256(program + b"".join(digests.sha256(data) for data in content)).hex()
@@ -116,8 +119,8 @@ def make_keys(site: Site) -> dict[str, LocalSigner]:
 
 
 def make_policy(site: Site) -> AppraisalPolicy:
-    """Writes and returns the appraisal policy. It accepts this run's simulated root, and the shard and enclave programs of this
-    source tree, with the model that the operators serve."""
+    """Writes and returns the appraisal policy. The policy accepts this run's simulated root, and the shard and enclave programs
+    of this source tree, with the model that the operators serve."""
     policy = simulated_policy(site.of("tee"), CHAIN_ID, 1, model=artifact.model_id_of(site.artifact))
     site.policy_file.write_bytes(encode(policy))
     return policy
@@ -131,7 +134,7 @@ def make_environment(site: Site) -> Environment:
 
 
 def migrate_databases(site: Site) -> None:
-    """Makes the database of every actor: migrates one database, and copies it for each actor."""
+    """Makes the database of every actor: migrates one database, and copies this database for each actor, which is faster."""
     actors = [*OPERATORS, *VERIFIERS, "watchtower", "challenger", "kms", *(f"shard{i}" for i in range(1, SHARDS + 1))]
     for actor in actors:
         site.of(actor).mkdir(exist_ok=True)
@@ -146,8 +149,8 @@ def migrate_databases(site: Site) -> None:
 
 
 def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], terms: plan.Terms = plan.TERMS) -> Built:
-    """Builds the network on the chain: deploys the contracts, sets up policy and stakes while the shards make the key, and lets
-    the verifiers certify model and environment."""
+    """Builds the network on the chain: deploys the contracts, puts policy and stakes in force while the shards make the key, and
+    makes the verifiers certify model and environment."""
     client = ChainClient(site.rpc_url, CHAIN_ID, RPC_TIMEOUT_S)
     deployer = devnet_signer(CHAIN_ID, 0)
     policy, place = make_policy(site), make_environment(site)
@@ -184,6 +187,8 @@ def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], ter
 def _joiner(
     site: Site, name: str, signer: LocalSigner, stake_wei: int, pool: Digest, measurement: Digest
 ) -> deploy.Joiner:  # fmt: skip
+    """Returns the entry of an actor for `deploy.join`: an operator with its URL, or a verifier with its machine and the
+    measurement of its enclave."""
     if name in OPERATORS:
         return deploy.Joiner(signer, stake_wei, site.operator_url(name))
     machine = Platform(site.platform_file(name)).pck_ca.certificate.fingerprint(hashes.SHA256())
@@ -193,8 +198,11 @@ def _joiner(
 def _certify(
     client: ChainClient, network: Network, curator: LocalSigner, verifiers: list[LocalSigner], items: dict[Digest, Digest]
 ) -> None:
-    """Makes the verifiers certify `items`, and the curator activate them. It first mines to the next stake epoch, because stake
-    counts only from then on."""
+    """Makes the verifiers certify items, and the curator activate the items. `items` maps the digests of model and environment to
+    the digest of their test vectors.
+
+    The function first mines blocks until the next stake epoch, because the verifiers' stake counts only from then on.
+    """
     reader = SnapshotReader(client, network)
     head = reader.head()
     pool = reader.pool(network.pools[0].digest, head)
@@ -206,7 +214,8 @@ def _certify(
 
 
 def _vectors(served: Path) -> Digest:
-    # All verifiers of the demo are on this machine, so one computation (`bytewise member certify`) stands for all.
+    # All verifiers of the demo are on this machine. So the demo computes once what each verifier computes by `bytewise member
+    # certify`.
     return vectors_of(open_engine(served, None)).digest
 
 
@@ -219,9 +228,10 @@ def _mine(client: ChainClient, blocks: int) -> None:
 
 
 def _begin_ceremony(site: Site, processes: Processes) -> None:
-    """Makes the keys of each shard, and starts the shards and the coordinator of their ceremony. The address book must exist."""
+    """Makes the keys of each shard, and starts the shards and the coordinator of the key ceremony. The address book must
+    exist."""
     save_signer(site.coordinator_key, LocalSigner(secrets.token_bytes(32)))
-    entries = [_enrolled(site, index) for index in range(1, SHARDS + 1)]
+    entries = [_make_shard_entry(site, index) for index in range(1, SHARDS + 1)]
     config = {
         "epoch": site.epoch, "threshold": plan.THRESHOLD, "quorum": SHARDS, "reveal_budget": plan.THRESHOLD - 1, "assurance":
         "simulated", "phase_s": PHASE_S, "network_file": site.network_file, "coordinator_key_file": site.coordinator_key,
@@ -233,15 +243,17 @@ def _begin_ceremony(site: Site, processes: Processes) -> None:
 
 
 def _finish_ceremony(site: Site, processes: Processes, client: ChainClient, network: Network, curator: LocalSigner) -> Network:
-    """Waits for the ceremony's end, stops the shards, puts the key epoch in force, and returns the address book with the
-    epoch."""
+    """Waits for the end of the ceremony, stops the shards, puts the key epoch in force, and returns the address book with this
+    key epoch."""
     processes.expect_success(COORDINATOR, CEREMONY_S)
     for index in range(1, SHARDS + 1):
         processes.stop(f"shard{index}")
     return put_in_force(client, network, curator, finished_ceremony(load_settings(CeremonySettings, _ceremony_config(site))))
 
 
-def _enrolled(site: Site, index: int) -> Path:
+def _make_shard_entry(site: Site, index: int) -> Path:
+    """Makes the keys and the simulated platform of a shard, and writes the shard's entry for the ceremony plan. Returns the path
+    of the entry."""
     folder, url = site.of(f"shard{index}"), site.shard_url(index)
     keyring.create_keys(folder, url, secrets.token_bytes)
     entry = folder / "entry.json"

@@ -1,4 +1,4 @@
-"""The users of the demo's network. They send requests with the library `openai` over TLS, and trust only the operator's
+"""The users of the demo's network. A user sends requests with the library `openai` over TLS, and trusts only the operator's
 certificate."""
 
 import json
@@ -58,8 +58,8 @@ class Client:
         self._max_tokens = max_tokens
 
     def ask(self, question: Question, folder: Path, repeat: bool = False) -> Answer:
-        """Sends a question to the operator, and writes the receipt's opening to a file in the folder. With `repeat` it then sends
-        the same request again, as a client does after a lost answer."""
+        """Sends a question to the operator, and writes the receipt's opening to a file in the folder. If `repeat` is true, then
+        sends the same request again, as a client does that has lost the answer."""
         reply = self._post(question)
         receipt = reply["receipt"]["receipt_id"]
         same = self._post(question, retry=1)["receipt"]["receipt_id"] == receipt if repeat else None
@@ -74,6 +74,8 @@ class Client:
         )  # fmt: skip
 
     def _post(self, question: Question, retry: int = 0) -> dict[str, Any]:
+        """Sends a question and returns the body of the answer. `retry` is the number of times that the client has sent the
+        request before."""
         try:
             reply = self._api.chat.completions.create(
                 model=self._model,

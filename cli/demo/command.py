@@ -1,4 +1,4 @@
-"""`bytewise demo`: runs the demo, prints its tables and writes `demo-report.json`. The exit code says whether all facts hold."""
+"""`bytewise demo`: runs the demo, prints the result and writes `demo-report.json`. The exit code says whether all facts hold."""
 
 import enum
 import json
@@ -19,11 +19,11 @@ from bytewise.service.files import replace_file
 from cli.network import print_state
 
 if TYPE_CHECKING:
-    from cli.demo.director import Fate
+    from cli.demo.director import MemberFailure
     from cli.demo.run import Demo
 
 EXIT_MISSING = 3
-"""Exit code for an inconclusive run: the network ran, but some facts could not be read back."""
+"""Exit code of an inconclusive run: the network ran, but the demo could not read back some facts."""
 EXIT_FAILED = 1
 PLAIN_WIDTH = 120
 """Width of the output in columns if the output is no terminal."""
@@ -78,7 +78,7 @@ def demo(
     Exit codes: 0 every fact was read back, 1 the demo stopped, or a process failed, 3 some facts are missing, and their names are
     printed, 64 anvil is not installed.
     """
-    # Imported here so that no other verb waits until torch and the client of OpenAI are loaded.
+    # These imports are inside the function, so that no other command waits until torch and the client of OpenAI are loaded.
     from bytewise.protocol.suites import hybrid_epoch, rebuilt_epoch
     from cli.demo.actors import anvil
     from cli.demo.plan import Options
@@ -93,19 +93,19 @@ def demo(
     options = Options(*switches, epoch, keep, folder, database)
     running = Demo(here, options, f"canary-{secrets.token_hex(8)}", console)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    raise typer.Exit(_conduct(running, console, report))
+    raise typer.Exit(_run_to_end(running, console, report))
 
 
-def _conduct(running: "Demo", console: Console, report: Path) -> int:
-    """Runs the demo to its end or until it is interrupted, ends its processes, and returns the exit code."""
+def _run_to_end(running: "Demo", console: Console, report: Path) -> int:
+    """Runs the demo until it ends or the user interrupts it, ends the demo's processes, and returns the exit code."""
     logs = running.site.folder.relative_to(running.site.root)
-    # If the demo stops early, a process may get SIGTERM before it handles signals. That is no failure (`unclean`).
+    # If the demo stops early, a process may get SIGTERM before it can handle signals. That counts as no failure (`unclean`).
     code, midway = EXIT_FAILED, True
     try:
-        code = _tell(running, console, report)
+        code = _run_and_report(running, console, report)
         midway = False
         if running.options.keep:
-            _keep(running, console)
+            _keep_running(running, console)
     except BytewiseError as error:
         console.print(f"[bold red]The demo stopped: {error}[/]\nLogs of every process are in {logs}.")
         code = EXIT_FAILED
@@ -122,18 +122,20 @@ def _conduct(running: "Demo", console: Console, report: Path) -> int:
     return code or (EXIT_FAILED if crashed else 0)
 
 
-def _keep(running: "Demo", console: Console) -> None:
-    from cli.demo.run import make_spare, make_spare_machine, show, stay, write_variables
+def _keep_running(running: "Demo", console: Console) -> None:
+    """Prints the endpoints of the network, and keeps the network running until the user interrupts the demo."""
+    from cli.demo.run import make_spare_account, make_spare_platform, show, watch_until_interrupted, write_variables
 
-    assert running.book is not None, "the story was told"
-    spare = make_spare(running.site)
-    make_spare_machine(running.site)
+    assert running.book is not None, "the demo has run"
+    spare = make_spare_account(running.site)
+    make_spare_platform(running.site)
     write_variables(running.site, running.book, {**running.accounts, "spare": spare})
     show(running.site, console)
-    stay(running.network, console)
+    watch_until_interrupted(running.network, console)
 
 
-def _tell(running: "Demo", console: Console, path: Path) -> int:
+def _run_and_report(running: "Demo", console: Console, path: Path) -> int:
+    """Runs the demo, prints the facts, and writes the report to `path`. Returns the exit code."""
     from cli.demo import facts
     from cli.demo.run import endpoints, versions
 
@@ -144,12 +146,12 @@ def _tell(running: "Demo", console: Console, path: Path) -> int:
         console.print(f"  [{'green]yes' if holds else 'bold red]NO '}[/]  {fact}")
     document = facts.as_document(found, versions(), endpoints(running.site))
     document["names"] = {name: account for account, name in names.items()}
-    document["fates"] = {"killed": _fate(running.fates.killed), "absent": _fate(running.fates.absent)}
+    document["fates"] = {"killed": _failure_entry(running.failures.killed), "absent": _failure_entry(running.failures.absent)}
     document["processes"] = running.network.pids()
     document["folder"] = str(running.site.folder.relative_to(running.site.root))
     data = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
-    # Several runs may be active at one time, so each writes a report to its own folder. The last run to end also replaces the
-    # report at `path`.
+    # Several runs may be active at one time. So each run writes a report to its own folder, and then replaces the report at
+    # `path`.
     (running.site.folder / "demo-report.json").write_bytes(data)
     replace_file(path, data)
     if found.missing:
@@ -159,5 +161,5 @@ def _tell(running: "Demo", console: Console, path: Path) -> int:
     return 0
 
 
-def _fate(fate: "Fate | None") -> dict[str, Any] | None:
-    return None if fate is None else {"member": fate.member, "dispute": hex0x(fate.dispute), "round": fate.round}
+def _failure_entry(failure: "MemberFailure | None") -> dict[str, Any] | None:
+    return None if failure is None else {"member": failure.member, "dispute": hex0x(failure.dispute), "round": failure.round}

@@ -1,7 +1,7 @@
 """The demo's network in containers, with fixed ports. `python -m cli.demo.containers` makes all files of the network.
 
 The container `setup` of `docker-compose.yml` runs this program once, when the chain answers. The program deploys the contracts,
-starts three shards that make the key, and writes the network's folder. The container of each actor mounts a part of this folder.
+lets three shards make the key, and writes the network's folder. The container of each actor mounts a part of this folder.
 `deploy/compose.py` writes `docker-compose.yml` from the same table of processes, `cli.demo.actors`.
 """
 
@@ -54,8 +54,8 @@ class ContainerSite(Site):
         return actor
 
     def aliases(self, actor: str) -> tuple[str, ...]:
-        """Returns further host names for the actor's certificate: `localhost`, because clients on the machine use a published
-        port."""
+        """Returns further hosts for the actor's certificate: the loopback address, because clients on this machine use a port
+        that the container publishes there."""
         return (HOST,)
 
     def member_rpc_url(self, name: str) -> str:
@@ -71,13 +71,14 @@ class ContainerSite(Site):
         return self.of(f"{name}-jobs") / "enclave.sock"
 
     def ready_file(self, name: str) -> Path:
-        """Returns the path of the enclave's ready file. It is in the container's memory, so that a restarted container is not
-        ready before its enclave is."""
+        """Returns the path of the enclave's ready file. The file is in the memory of the enclave's container and is lost with it,
+        so that a restarted container counts as ready only when its enclave is ready."""
         return Path("/tmp") / "enclave.ready"
 
     @property
     def chain_states(self) -> Path:
-        """Folder of the chain's states, in the memory of its container. It is lost with the container, and so is the chain."""
+        """Folder of the chain's states, in the memory of the chain's container. The folder is lost with the container, like the
+        chain itself."""
         return Path("/tmp") / "chain-states"
 
     @property
@@ -100,7 +101,7 @@ class ContainerSite(Site):
         return self.public / "models" / "lighthouse"
 
     def metrics(self, actor: str) -> Mapping[str, Any]:
-        """Returns the settings of an actor's listener for metrics. In containers every actor has one."""
+        """Returns the settings of an actor's listener for metrics and probes. In containers every actor has such a listener."""
         return {"metrics": {"host": self.listen, "port": metrics_port(actor)}}
 
 
@@ -117,7 +118,8 @@ def site_in(folder: Path, database_server: str = "") -> ContainerSite:
 
 
 def long_lived(site: Site, accounts: Mapping[str, Address]) -> list[DemoProcess]:
-    """Returns all processes that run for as long as the network does, without the shards. Each runs in a separate container."""
+    """Returns all processes that run for as long as the network, without the shards. Each process runs in a separate
+    container."""
     return [
         actors.store(site),
         *actors.enclaves(site),
@@ -129,7 +131,7 @@ def long_lived(site: Site, accounts: Mapping[str, Address]) -> list[DemoProcess]
 
 
 def prepare(site: ContainerSite) -> None:
-    """Makes all files of the network. Does nothing if the folder has them already and belongs to this chain.
+    """Makes all files of the network. Does nothing if the folder has the files already and belongs to this chain.
 
     Raises `ConfigurationError` if the folder belongs to another chain, or if an earlier setup did not finish.
     """

@@ -1,8 +1,8 @@
-"""Makes two committee members fail in the demo. One member is killed right after its commitment was broadcast, and restarted.
-Another member stays away from one dispute.
+"""Makes two committee members fail in the demo. The director kills one member right after the broadcast of its commitment, and
+starts the member again. The director makes another member stay away from another dispute.
 
-The director chooses both after the draw, among members with one to five of fifteen seats, so that a verdict is possible without
-them.
+The director chooses both members after the draw, among members with one to five of fifteen seats, so that a verdict is possible
+without these members.
 """
 
 from dataclasses import dataclass
@@ -24,12 +24,13 @@ from cli.demo.processes import ProcessGroup
 from cli.demo.site import Site
 
 MOST_SEATS = 5
+"""Most seats of a member that fails."""
 CONTROL_TIMEOUT_S = 5.0
 COMMIT_SELECTOR = keccak(b"commit(bytes32,uint256,bytes32)")[:4]
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class MemberFailure:
     """The failure that the director chose for one member in one dispute."""
 
     member: str
@@ -41,22 +42,22 @@ class Fate:
 
 
 @dataclass(slots=True)
-class Fates:
-    """The record of the two failures that the director caused. `cli.demo.facts` checks the record. A field is None until its
-    value is known."""
+class MemberFailures:
+    """The record of the two failures that the director causes, which `cli.demo.facts` checks. A field is None until its value is
+    known."""
 
-    killed: Fate | None = None
+    killed: MemberFailure | None = None
     """The member that is killed after its commitment is broadcast."""
-    absent: Fate | None = None
+    absent: MemberFailure | None = None
     """The member that stays away from a dispute."""
     kill_status: int | None = None
     """Exit status of the killed process."""
-    swallowed: str | None = None
-    """The chain's answer to the broadcast, which the proxy did not pass to the killed member. It proves the broadcast."""
+    withheld_answer: str | None = None
+    """The chain's answer to the broadcast, which the proxy did not pass to the killed member. The answer proves the broadcast."""
     journal_unmarked: bool | None = None
     """True if the killed member's outbox still had the commitment in the state SIGNED."""
     same_bytes: bool | None = None
-    """True if the transaction that the member signed before it was killed is the one on the chain."""
+    """True if the transaction that the member signed before it was killed succeeded on the chain."""
 
 
 class Director:
@@ -66,27 +67,30 @@ class Director:
         self._site = site
         self._network = network
         self._names = {accounts[name]: name for name in VERIFIERS}
-        self.fates = Fates()
+        self.failures = MemberFailures()
         self._signed_hash: Digest | None = None
 
     def step(self, snapshot: Snapshot) -> str | None:
-        """Does the next step that is possible at this snapshot. Returns a sentence for the screen, or None if nothing
-        happened."""
-        if self.fates.killed is not None and self.fates.kill_status is None:
-            return self._kill_if_caught()
+        """Takes the next step that is possible at this snapshot. Returns a sentence for the screen, or None if no step is
+        possible."""
+        if self.failures.killed is not None and self.failures.kill_status is None:
+            return self._kill_after_broadcast()
         for dispute in snapshot.disputes:
             if dispute.phase is not Phase.COMMIT:
                 continue
-            if self.fates.absent is None and self._elsewhere(dispute, self.fates.killed):
-                return self._send_away(dispute)
-            if self.fates.killed is None and self._elsewhere(dispute, self.fates.absent):
-                return self._lay_in_wait(dispute)
+            if self.failures.absent is None and self._can_fail_in(dispute, self.failures.killed):
+                return self._decline_vote(dispute)
+            if self.failures.killed is None and self._can_fail_in(dispute, self.failures.absent):
+                return self._arm_kill(dispute)
         return None
 
-    def _elsewhere(self, dispute: Dispute, other: Fate | None) -> bool:
+    def _can_fail_in(self, dispute: Dispute, other: MemberFailure | None) -> bool:
+        """Tells whether a member can fail in this dispute. The `other` failure must be in another dispute."""
         return (other is None or other.dispute != dispute.id) and self._candidate(dispute, other) is not None
 
-    def _candidate(self, dispute: Dispute, other: Fate | None) -> Seat | None:
+    def _candidate(self, dispute: Dispute, other: MemberFailure | None) -> Seat | None:
+        """Returns the seats of the member that can fail in this dispute, or None. The member of the `other` failure does not fail
+        again."""
         free = [
             member
             for member in dispute.members
@@ -95,56 +99,61 @@ class Director:
             and member.voter in self._names
             and (other is None or self._names[member.voter] != other.member)
         ]
-        # The failure of the member with most seats is the clearest, because that member has the highest penalty.
+        # The member with most seats is chosen, because its penalty is the highest and shows best.
         return max(free, key=lambda member: member.seat_mask.bit_count(), default=None)
 
-    def _send_away(self, dispute: Dispute) -> str:
-        member = self._candidate(dispute, self.fates.killed)
+    def _decline_vote(self, dispute: Dispute) -> str:
+        """Marks the dispute as declined in the database of a member, so that the member does not vote."""
+        member = self._candidate(dispute, self.failures.killed)
         assert member is not None
         name = self._names[member.voter]
         engine = open_database(self._site.database(name))
         Duties(engine, SystemClock()).decline(dispute.id)
         engine.dispose()
-        self.fates.absent = Fate(name, dispute.id, dispute.round)
+        self.failures.absent = MemberFailure(name, dispute.id, dispute.round)
         return f"{name} stays away from dispute {dispute.id.hex()[:8]} ({member.seat_mask.bit_count()} of {dispute.seats} seats)"
 
-    def _lay_in_wait(self, dispute: Dispute) -> str | None:
-        member = self._candidate(dispute, self.fates.absent)
+    def _arm_kill(self, dispute: Dispute) -> str | None:
+        """Orders the proxy to forward the commitment of a member without an answer, so that the member can be killed before it
+        knows of the broadcast."""
+        member = self._candidate(dispute, self.failures.absent)
         assert member is not None
         name = self._names[member.voter]
         needle = (COMMIT_SELECTOR + dispute.id).hex()
         answer = httpx2.post(self._site.control_url, json={"member": name, "needle": needle}, timeout=CONTROL_TIMEOUT_S)
         answer.raise_for_status()
-        self.fates.killed = Fate(name, dispute.id, dispute.round)
+        self.failures.killed = MemberFailure(name, dispute.id, dispute.round)
         return f"{name} will be killed right after its commitment in dispute {dispute.id.hex()[:8]} is broadcast"
 
-    def _kill_if_caught(self) -> str | None:
-        assert self.fates.killed is not None
+    def _kill_after_broadcast(self) -> str | None:
+        """Kills the member and starts it again, as soon as the proxy has forwarded the commitment."""
+        assert self.failures.killed is not None
         caught = httpx2.get(self._site.control_url, timeout=CONTROL_TIMEOUT_S).json()
         if not caught:
             return None
-        self.fates.swallowed = caught[0]["answer"]
-        self.fates.kill_status = self._network.kill(self.fates.killed.member)
-        self._look_at_the_outbox(self.fates.killed)
-        self._network.restart(self.fates.killed.member)
-        return f"{self.fates.killed.member} was killed (SIGKILL) before it could mark its commitment, and starts again"
+        self.failures.withheld_answer = caught[0]["answer"]
+        self.failures.kill_status = self._network.kill(self.failures.killed.member)
+        self._inspect_outbox(self.failures.killed)
+        self._network.restart(self.failures.killed.member)
+        return f"{self.failures.killed.member} was killed (SIGKILL) before it could mark its commitment, and starts again"
 
     def finish(self, reader: SnapshotReader) -> None:
         """Looks up on the chain whether the transaction that the killed member had signed succeeded, and sets `same_bytes`."""
         if self._signed_hash is not None:
             (receipt,) = reader.client.receipts([self._signed_hash])
-            self.fates.same_bytes = receipt is not None and receipt.succeeded
+            self.failures.same_bytes = receipt is not None and receipt.succeeded
 
-    def _look_at_the_outbox(self, fate: Fate) -> None:
-        engine = open_database(self._site.database(fate.member))
-        account = next(address for address, name in self._names.items() if name == fate.member)
+    def _inspect_outbox(self, failure: MemberFailure) -> None:
+        """Records how the outbox of the killed member has the commitment: its state, and the hash of its transaction."""
+        engine = open_database(self._site.database(failure.member))
+        account = next(address for address, name in self._names.items() if name == failure.member)
         outbox = Outbox(NonceLease(engine, SystemClock(), CHAIN_ID, account))
         commits = [
             item
             for item in outbox.open_rows()
-            if item.intent.function == "commit" and item.intent.subject.startswith(fate.dispute)
+            if item.intent.function == "commit" and item.intent.subject.startswith(failure.dispute)
         ]
         attempts = [attempt for item in commits for attempt in outbox.attempts(item.id)]
-        self.fates.journal_unmarked = [item.state for item in commits] == [OutboxState.SIGNED] and len(attempts) == 1
+        self.failures.journal_unmarked = [item.state for item in commits] == [OutboxState.SIGNED] and len(attempts) == 1
         self._signed_hash = attempts[0].tx_hash if attempts else None
         engine.dispose()

@@ -1,8 +1,8 @@
-"""The facts that must be true at the end of the demo. The demo reads each fact back from the chain, and names missing facts.
+"""The facts that must be true at the end of the demo. The demo reads each fact back, and names the missing facts.
 
-The source is the output of `bytewise network show` in a new process, which knows only the chain node's URL and the address book.
-Other sources are used only for facts that are not on the chain: answers of clients, exit statuses, the outbox of the killed
-member, each verifier's list of receipts.
+Most facts come from the chain, by the command `bytewise network show` in a new process. This process knows only the URL of the
+chain's node and the address book. The facts that are not on the chain come from the clients' answers, exit statuses, the outbox
+of the killed member and each verifier's list of receipts.
 """
 
 import sys
@@ -17,7 +17,7 @@ from bytewise.protocol.records.receipt import ClientMode, Mode
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import Address, digest, hex0x, unhex
 from cli.demo.client import Answer
-from cli.demo.director import MOST_SEATS, Fate, Fates
+from cli.demo.director import MOST_SEATS, MemberFailure, MemberFailures
 from cli.demo.plan import GATE_RUNS, GATE_TOKENS, GATE_TRAFFIC, MAX_TOKENS, VERIFIERS
 from cli.demo.site import Site
 from cli.output import ether
@@ -63,31 +63,33 @@ def gate_command(site: Site) -> list[str]:
     return [sys.executable, "-m", "cli", "gate", *where, *how]
 
 
-def gated(found: dict[str, Any]) -> dict[str, bool]:
-    """Returns the fact about identical requests, and whether it holds. `found` is the output of `bytewise gate`. An empty `found`
-    means that the gate printed no result, and then the fact does not hold."""
+def gate_fact(found: dict[str, Any]) -> dict[str, bool]:
+    """Returns the fact about identical requests, and whether it holds. `found` is the output of `bytewise gate`. If `found` is
+    empty, the gate printed no result, and the fact does not hold."""
     compared = 2 * (2 * GATE_RUNS - 1)
     identical = found.get("identical") is True and found.get("compared") == compared
     return {f"identical seeded requests, alone and among traffic, got identical bytes ({compared} comparisons)": identical}
 
 
-def news(dispute: Dispute, names: dict[Any, str]) -> list[str]:
-    """Returns sentences for the screen about the present state of a dispute. `names` maps accounts to names of actors."""
+def dispute_sentences(dispute: Dispute, names: dict[Any, str]) -> list[str]:
+    """Returns sentences for the screen about the present state of a dispute. `names` maps accounts to the names of actors."""
     who, what = names.get(dispute.challenger.account, "somebody"), dispute.id.hex()[:8]
-    told = [f"{who} disputes a receipt of the {names.get(dispute.operator, '?')} operator (dispute {what})"]
+    sentences = [f"{who} disputes a receipt of the {names.get(dispute.operator, '?')} operator (dispute {what})"]
     if dispute.phase in (Phase.COMMIT, Phase.REVEAL):
         seats = ", ".join(f"{names.get(m.voter, '?')} {m.seat_mask.bit_count()}" for m in dispute.members)
-        told.append(f"dispute {what}: the block draws {dispute.seats} seats: {seats}")
+        sentences.append(f"dispute {what}: the block draws {dispute.seats} seats: {seats}")
     if dispute.phase in (Phase.APPEAL, Phase.AIRGAP):
         how = "one certificate" if any(dispute.certified_group) else "single votes"
-        told.append(f"dispute {what}: the seats say {dispute.verdict.name}, by {how}; it may be appealed, and no money moves yet")
+        sentences.append(
+            f"dispute {what}: the seats say {dispute.verdict.name}, by {how}; it may be appealed, and no money moves yet"
+        )
     if dispute.phase is Phase.FINAL:
-        told.append(f"dispute {what} is over: {Verdict(dispute.verdict).name}")
-    return told
+        sentences.append(f"dispute {what} is over: {Verdict(dispute.verdict).name}")
+    return sentences
 
 
 def judge(
-    status: dict[str, Any], checked: dict[str, int], answers: list[Answer], fates: Fates, accounts: dict[str, Address]
+    status: dict[str, Any], checked: dict[str, int], answers: list[Answer], failures: MemberFailures, accounts: dict[str, Address]
 ) -> dict[str, bool]:
     """Checks every fact that the demo shows, and returns the facts as sentences, each with True if it holds.
 
@@ -95,15 +97,15 @@ def judge(
     """
     disputes = status["disputes"]
     frauds = [d for d in disputes if d["operator"] == accounts["dishonest"]]
-    spite = [d for d in disputes if d["challenger"] == accounts["challenger"]]
+    frivolous = [d for d in disputes if d["challenger"] == accounts["challenger"]]
     return {
-        **_answers(answers),
-        **_labels(status, answers),
-        **_audits(status, checked, answers),
-        **_frauds(frauds, status, answers, accounts),
-        **_spite(spite, status, accounts),
-        **_killed(disputes, fates, accounts),
-        **_absence_facts(disputes, fates, accounts),
+        **_answer_facts(answers),
+        **_label_facts(status, answers),
+        **_audit_facts(status, checked, answers),
+        **_fraud_facts(frauds, status, answers, accounts),
+        **_frivolous_facts(frivolous, status, accounts),
+        **_kill_facts(disputes, failures, accounts),
+        **_absence_facts(disputes, failures, accounts),
         "every vote rests on one forward pass, says its published quote, which appraises well": bool(disputes)
         and all(m["attested_passes"] == 1 for d in disputes for m in d["members"] if m["revealed"]),
         f"every committee has {SEATS} seats, drawn by stake": bool(disputes)
@@ -112,7 +114,7 @@ def judge(
     }
 
 
-def _answers(answers: list[Answer]) -> dict[str, bool]:
+def _answer_facts(answers: list[Answer]) -> dict[str, bool]:
     return {
         f"{QUESTIONS} answers of at least {MIN_TOKENS} tokens to prompts of at least {MIN_TOKENS}": len(answers) == QUESTIONS
         and all(a.prompt_tokens >= MIN_TOKENS and a.completion_tokens >= min(MIN_TOKENS, MAX_TOKENS) for a in answers),
@@ -123,7 +125,7 @@ def _answers(answers: list[Answer]) -> dict[str, bool]:
     }
 
 
-def _labels(status: dict[str, Any], answers: list[Answer]) -> dict[str, bool]:
+def _label_facts(status: dict[str, Any], answers: list[Answer]) -> dict[str, bool]:
     batches = {batch["assurance"] for batch in status["batches"]}
     return {
         "every answer says of its key epoch what the chain says: simulated": bool(answers)
@@ -131,7 +133,7 @@ def _labels(status: dict[str, Any], answers: list[Answer]) -> dict[str, bool]:
     }
 
 
-def _audits(status: dict[str, Any], checked: dict[str, int], answers: list[Answer]) -> dict[str, bool]:
+def _audit_facts(status: dict[str, Any], checked: dict[str, int], answers: list[Answer]) -> dict[str, bool]:
     anchored = sum(batch["count"] for batch in status["batches"])
     posted = [sum(r["audits"].values()) for r in status["receipts"]]
     honest = {answer.receipt_id for answer in answers if answer.operator == "honest"}
@@ -146,8 +148,8 @@ def _audits(status: dict[str, Any], checked: dict[str, int], answers: list[Answe
 
 
 def _kinds(frauds: list[dict[str, Any]], answers: list[Answer]) -> list[tuple[bool, bool]]:
-    """Returns two booleans for each fraud, in the order of the answers: whether the committee found the tokens of the receipt,
-    and whether it found the receipt's output hash."""
+    """Returns two booleans for each fraud, in the order of the answers. The first says whether the committee found the same
+    tokens hash as the receipt, the second whether the committee found the same output hash."""
     signed = {answer.receipt_id: answer.tokens_hash for answer in answers}
     kinds = []
     for receipt in (answer.receipt_id for answer in answers if answer.operator == "dishonest"):
@@ -158,14 +160,15 @@ def _kinds(frauds: list[dict[str, Any]], answers: list[Answer]) -> list[tuple[bo
 
 
 def _keeps_output(dispute: dict[str, Any], tokens_hash: str) -> bool:
-    """Tells whether the committee found the same output hash as the disputed receipt claims. `tokens_hash` is the receipt's."""
+    """Tells whether the committee found the output hash that the disputed receipt claims. `tokens_hash` is that of the
+    receipt."""
     if dispute["replacement"] is None:
         return False
     signed, found = (digest(unhex(each)) for each in (tokens_hash, dispute["replacement"]))
     return bool(dispute["claim"] == hex0x(claim_of(signed, found)))
 
 
-def _frauds(
+def _fraud_facts(
     frauds: list[dict[str, Any]], status: dict[str, Any], answers: list[Answer], accounts: dict[str, Address]
 ) -> dict[str, bool]:
     books = {each["account"]: each for each in status["accounts"]}
@@ -192,32 +195,33 @@ def _frauds(
     }
 
 
-def _spite(spite: list[dict[str, Any]], status: dict[str, Any], accounts: dict[str, Address]) -> dict[str, bool]:
-    upheld = [d for d in spite if d["verdict"] == "UPHELD" and d["operator"] == accounts["honest"]]
+def _frivolous_facts(frivolous: list[dict[str, Any]], status: dict[str, Any], accounts: dict[str, Address]) -> dict[str, bool]:
+    upheld = [d for d in frivolous if d["verdict"] == "UPHELD" and d["operator"] == accounts["honest"]]
     books = {each["account"]: each for each in status["accounts"]}
     challenger = books.get(accounts["challenger"], {})
     return {
-        "the frivolous dispute is UPHELD": len(spite) == len(upheld) == 1,
+        "the frivolous dispute is UPHELD": len(frivolous) == len(upheld) == 1,
         "it costs its challenger the bond": len(upheld) == 1
         and int(upheld[0]["money"]["to_challenger_wei"]) == 0 == int(challenger.get("credit_wei", 1)),
     }
 
 
-def _killed(disputes: list[dict[str, Any]], fates: Fates, accounts: dict[str, Address]) -> dict[str, bool]:
-    seat, _ = _seat(disputes, fates.killed, accounts)
+def _kill_facts(disputes: list[dict[str, Any]], failures: MemberFailures, accounts: dict[str, Address]) -> dict[str, bool]:
+    seat, _ = _seat(disputes, failures.killed, accounts)
     return {
-        "a member was killed (SIGKILL) after its commitment was broadcast": fates.kill_status == -9 and bool(fates.swallowed),
+        "a member was killed (SIGKILL) after its commitment was broadcast": failures.kill_status == -9
+        and bool(failures.withheld_answer),
         "it came back and finished with exactly one commitment": seat is not None
         and seat["commitments"] == 1
         and bool(seat["revealed"])
         and 1 <= seat["seats"] <= MOST_SEATS,
-        "its journal had not marked that commitment when it was killed": fates.journal_unmarked is True,
-        "what is on-chain are the bytes it had signed before it was killed": fates.same_bytes is True,
+        "its journal had not marked that commitment when it was killed": failures.journal_unmarked is True,
+        "what is on-chain are the bytes it had signed before it was killed": failures.same_bytes is True,
     }
 
 
-def _absence_facts(disputes: list[dict[str, Any]], fates: Fates, accounts: dict[str, Address]) -> dict[str, bool]:
-    seat, dispute = _seat(disputes, fates.absent, accounts)
+def _absence_facts(disputes: list[dict[str, Any]], failures: MemberFailures, accounts: dict[str, Address]) -> dict[str, bool]:
+    seat, dispute = _seat(disputes, failures.absent, accounts)
     return {
         "another member stayed away, is recorded absent and pays for it": seat is not None
         and seat["commitments"] == 0
@@ -228,13 +232,13 @@ def _absence_facts(disputes: list[dict[str, Any]], fates: Fates, accounts: dict[
 
 
 def _seat(
-    disputes: list[dict[str, Any]], fate: Fate | None, accounts: dict[str, Address]
+    disputes: list[dict[str, Any]], failure: MemberFailure | None, accounts: dict[str, Address]
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    if fate is None:
+    if failure is None:
         return None, None
     for dispute in disputes:
-        if dispute["dispute"] == hex0x(fate.dispute):
-            members = [m for m in dispute["members"] if m["voter"] == accounts[fate.member]]
+        if dispute["dispute"] == hex0x(failure.dispute):
+            members = [m for m in dispute["members"] if m["voter"] == accounts[failure.member]]
             return (members[0] if members else None), dispute
     return None, None
 

@@ -1,4 +1,4 @@
-"""The plan of the demo: actors, stakes, times and questions. All numbers of the demo are in this module."""
+"""The plan of the demo: actors, stakes, times, questions and options."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,19 +21,19 @@ THRESHOLD = 2
 CHAIN_ID = 31337
 MODEL_NAME = "lighthouse"
 MAX_TOKENS = 64
-"""Most tokens of an answer. The model would go on for longer."""
+"""Most tokens of an answer. The model itself would end later."""
 
 FREQUENCY_PENALTY = 0.8
-"""Frequency penalty of every request. Without it, a small model that always takes the likeliest token repeats one sentence for
-ever."""
+"""Frequency penalty of every request. Without this penalty, a small model that always takes the likeliest token repeats one
+sentence for ever."""
 
 GATE_RUNS, GATE_TRAFFIC, GATE_TOKENS = 2, 2, 16
 """Options of `bytewise gate` at the end of the demo: the identical requests of each kind, the number of other requests beside
 each, and the tokens of an answer."""
 
 STAKE_WEI = {"honest": 40 * ETHER, "dishonest": 80 * ETHER, **{name: 11 * ETHER for name in VERIFIERS}}
-"""Stakes in wei. The dishonest operator has enough to serve after the slash of each fraud. A verifier has more than an audit seat
-needs, so that it is still drawn for audits after a penalty."""
+"""Stakes in wei. The dishonest operator has enough stake to serve after the slash of each fraud. A verifier has more stake than
+an audit seat needs, so that the chain still draws the verifier for audits after a penalty."""
 FUNDS_WEI = 100 * ETHER
 """Wei that the development chain gives to every account."""
 
@@ -122,7 +122,7 @@ PARAMS = with_changes(DEVNET, {
     "money": {"audit_unit": 10 * ETHER, "slash_amount": 8 * ETHER, "min_operator_stake": 8 * ETHER},
     "shares": {"audit_rate_bps": 9_000},
 })  # fmt: skip
-"""The development parameters with shorter times, so that the demo takes minutes. Each verifier has one audit seat."""
+"""The parameters for development with shorter times, so that the demo takes minutes. Each verifier has one audit seat."""
 
 SHAPE = replace(DEVNET_SHAPE, epoch_blocks=20, lookahead=2, shortest=2)
 """Lengths in blocks that the deployment fixes. The stake epoch is short, so that a dispute waits at most twenty blocks for its
@@ -151,16 +151,17 @@ _UNNOTICED, _MOST = 1.6, 5.0
 
 
 def pace_of(slowdown: float) -> float:
-    """Returns the factor for all deadlines on a machine that computes `slowdown` times as long as an idle one.
+    """Returns the factor for all deadlines on a machine on which a computation takes `slowdown` times as long as on an idle
+    machine.
 
-    It is 1 up to a slowdown of 1.6, which the deadlines of `TERMS` bear, and at most 5, so that a run ends within a quarter of
-    an hour.
+    The factor is 1 up to a slowdown of 1.6, because the deadlines of `TERMS` are long enough for that. The factor is at most 5,
+    so that a run ends within a quarter of an hour.
     """
     return 1.0 if slowdown <= _UNNOTICED else min(slowdown, _MOST)
 
 
 def terms_at(pace: float) -> Terms:
-    """Returns `TERMS` with deadlines that are `pace` times as long, in whole seconds. The other waits stay as they are."""
+    """Returns `TERMS` with deadlines that are `pace` times as long, in whole seconds. The other times stay the same."""
     times = {name: round(getattr(PARAMS.times, name) * pace) for name in _DEADLINES}
     return replace(TERMS, params=with_changes(PARAMS, {"times": times}))
 

@@ -1,5 +1,5 @@
-"""The operating-system processes of a run: starts them, waits until they are ready, kills one, and ends all. It ends only
-processes that it started, never processes that it finds by name."""
+"""The operating-system processes of a run: starts processes, waits until they are ready, kills one, and ends all. A run ends only
+processes that it started itself, and never looks for processes by name."""
 
 import contextlib
 import fcntl
@@ -20,14 +20,15 @@ from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.service.installation import SOURCE_ROOT
 from bytewise.service.settings import child_environment
 
-# The loopback interface is down in a new network namespace (`unshare -rn`). A process with the right to do so brings it up.
+# In a new network namespace (`unshare -rn`) the loopback interface is down. A process with the right to do so brings it up.
 
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 """SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP (netdevice(7))."""
 
 
-def ensure_up() -> None:
-    """Brings the loopback network interface up. Raises `ConfigurationError` if it is down and this user may not change it."""
+def ensure_loopback_up() -> None:
+    """Brings the loopback network interface up. Raises `ConfigurationError` if the interface is down and this user may not bring
+    it up."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
         request = struct.pack("16sh14s", b"lo", 0, b"")
         flags = struct.unpack("16sh14s", fcntl.ioctl(handle, _GET_FLAGS, request))[1]
@@ -42,8 +43,8 @@ def ensure_up() -> None:
 ENDING_S = 20.0
 POLL_S = 0.1
 SAMPLE_S = 6.0
-"""Seconds between two measurements of memory. They are rare, because the kernel walks all pages of each process, and the enclaves
-need the cores."""
+"""Seconds between two measurements of memory. Measurements are rare, because for each the kernel walks all pages of each process,
+and the enclaves need the cores."""
 
 
 _ENVIRONMENT = {
@@ -54,9 +55,10 @@ _ENVIRONMENT = {
 
 
 ENCLAVE = "-enclave"
-"""Suffix of the names of enclave processes. They are the only ones that compute for seconds. All share the session of the demo,
-and every other process has a session of its own. Linux divides the cores between sessions first (autogroup, sched(7)), so
-enclaves cannot delay the processes that follow the chain."""
+"""Suffix of the names of enclave processes. Only enclaves compute for seconds at a time.
+
+All enclaves share the session of the demo, and every other process has a session of its own. Linux first divides the cores
+between sessions (autogroup, sched(7)), so the enclaves cannot delay the processes that follow the chain."""
 _PROBE_CPU_S = 0.3
 _PROBE = (
     f"import time; start = time.monotonic()\nwhile time.process_time() < {_PROBE_CPU_S}: pass\nprint(time.monotonic() - start)"
@@ -65,7 +67,7 @@ _PROBE_TIMEOUT_S = 60.0
 
 
 def slowdown() -> float:
-    """Returns how many times as long as on an idle machine a computation on all cores takes now. It is at least 1.
+    """Measures how many times as long a computation on all cores takes now as on an idle machine. The result is at least 1.
 
     A process on each core computes for 0.3 s of CPU time, so an idle machine answers in half a second. A machine that does not
     answer within a minute counts as 100 times as slow.
@@ -88,9 +90,11 @@ def slowdown() -> float:
 
 
 class ProcessGroup:
-    """All processes of one run, by name. Each has a log file."""
+    """All processes of one run, by name. Each process has a log file."""
 
     def __init__(self, folder: Path, root: Path, on_wait: Callable[[str], None]) -> None:
+        """`folder` gets the log files. `root` is the working folder of the processes. `on_wait` is called with the name of each
+        thing for which the run waits."""
         self._folder = folder
         self._on_wait = on_wait
         self._root = root
@@ -98,7 +102,7 @@ class ProcessGroup:
         self._commands: dict[str, list[str]] = {}
         self.exit_codes: dict[str, int] = {}
         self.killed: set[str] = set()
-        self._told_to_end: set[str] = set()
+        self._terminated: set[str] = set()
         self.peak_pss_bytes = 0
         self._stop = threading.Event()
         self._sampler = threading.Thread(target=self._sample, daemon=True)
@@ -183,8 +187,8 @@ class ProcessGroup:
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
 
     def wait(self, what: str, ready: Callable[[], bool], timeout_s: float) -> None:
-        """Waits until `ready()` is true. Raises `TryAgain` if that takes longer than `timeout_s`, and `ConfigurationError` if a
-        process ends meanwhile. `what` names the thing that is awaited, for messages."""
+        """Waits until `ready()` is true. Raises `TryAgain` if that takes longer than `timeout_s` seconds, and
+        `ConfigurationError` if a process ends meanwhile. `what` is the name of the awaited thing, for messages."""
         deadline = time.monotonic() + timeout_s
         self._on_wait(what)
         while not ready():
@@ -201,11 +205,11 @@ class ProcessGroup:
         """Ends all processes (`end`) and returns the exit status of each process that failed. A process failed if its status is
         not 0 and the run did not kill it on purpose.
 
-        `midway` means that the run stopped early. Then a process that SIGTERM ended did not fail, because the signal may have
-        come before the process handled signals.
+        `midway` is true if the run stopped early. Then a process that SIGTERM ended counts as no failure, because the signal may
+        have come before the process could handle signals.
         """
         ends = self.end()
-        asked = self._told_to_end if midway else set()
+        asked = self._terminated if midway else set()
         fine = {name for name, code in ends.items() if code == 0 or (code == -signal.SIGTERM and name in asked)}
         return {name: code for name, code in ends.items() if name not in fine | self.killed}
 
@@ -215,7 +219,7 @@ class ProcessGroup:
         self._sampler.join(ENDING_S)
         for name, process in self._running.items():
             if process.poll() is None:
-                self._told_to_end.add(name)
+                self._terminated.add(name)
                 process.terminate()
         deadline = time.monotonic() + ENDING_S
         for name, process in self._running.items():
@@ -236,7 +240,8 @@ class ProcessGroup:
 def _pss(pid: int) -> int:
     """Returns the memory of a process and its children in bytes, as proportional set size (proc(5), smaps_rollup).
 
-    A process that has ended counts as 0. An enclave also counts as 0 if this user may not read the enclave's memory.
+    A process that has ended counts as 0. A process whose memory this user may not read also counts as 0, for example an enclave.
+    Of this process itself, the children do not count here, because the caller adds each of them.
     """
     try:
         family = [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))] if pid != os.getpid() else [pid]

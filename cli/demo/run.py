@@ -1,7 +1,8 @@
-"""Runs the demo from start to end: builds the network, starts it, asks questions, watches disputes, reads back and judges facts.
+"""Runs the demo from start to end: builds the network, starts its processes, asks questions, watches disputes, and reads back and
+judges the facts.
 
-With the option `--keep` the network stays up. The run then writes a file of shell variables, makes an account with test ether,
-and prints the name of each process that ends.
+With the option `--keep` the network stays up. Then the demo writes a file of shell variables, makes an account with test ether,
+and prints a message for each process that ends.
 """
 
 import json
@@ -50,9 +51,9 @@ from chain.sending.keys import devnet_signer, save_signer
 from cli.demo import actors, build, facts, plan
 from cli.demo.build import Built
 from cli.demo.client import Answer, Client
-from cli.demo.director import Director, Fates
+from cli.demo.director import Director, MemberFailures
 from cli.demo.plan import CHAIN_ID, MODEL_NAME, OPERATORS, SHARDS, VERIFIERS, Options, questions
-from cli.demo.processes import ProcessGroup, ensure_up, slowdown
+from cli.demo.processes import ProcessGroup, ensure_loopback_up, slowdown
 from cli.demo.site import Site, new_site
 from verifier.watch.list_reader import GOOD
 from verifier.watch.open_windows import is_over
@@ -74,8 +75,8 @@ COMMANDS = (
     '"$PYTHON" -m bytewise verify "$RECEIPT_ID" --network "$NETWORK" --rpc "$RPC" --da "$DA" --artifact "$ARTIFACT" '
     "--opening answer.json",
 )
-"""Commands that a user can copy: they ask with an OpenAI client that trusts the certificate, and verify the saved answer. Each
-command is one line."""
+"""Commands that a user can copy. They ask a question with an OpenAI client that trusts the operator's certificate, and verify the
+saved answer. Each command is one line."""
 
 
 def endpoints(site: Site) -> dict[str, str]:
@@ -131,8 +132,9 @@ def write_variables(site: Site, book: Book, accounts: dict[str, Address]) -> Pat
     return path
 
 
-def make_spare(site: Site) -> Address:
-    """Makes an account with test ether that no process uses, and returns it. Only the owner of the key file can read its key."""
+def make_spare_account(site: Site) -> Address:
+    """Makes an account with test ether that no process uses, and returns the account. Only the owner of the key file can read the
+    key."""
     signer = LocalSigner(secrets.token_bytes(32))
     site.spare_key.parent.mkdir()
     save_signer(site.spare_key, signer)
@@ -141,8 +143,8 @@ def make_spare(site: Site) -> Address:
     return signer.address
 
 
-def make_spare_machine(site: Site) -> None:
-    """Makes the file of a simulated platform that no process uses. A user can let a sixth verifier join with it."""
+def make_spare_platform(site: Site) -> None:
+    """Makes the key file of a simulated platform that no process uses. With this file, a user can let a sixth verifier join."""
     issue(site.of("tee"), site.spare_platform)
 
 
@@ -158,24 +160,24 @@ def show(site: Site, console: Console) -> None:
         _line(console, command)
 
 
-def stay(network: ProcessGroup, console: Console) -> None:
+def watch_until_interrupted(network: ProcessGroup, console: Console) -> None:
     """Runs until Ctrl-C, and prints one message for each process that ends."""
     told: set[str] = set()
     while True:
-        for sentence in news_of_the_dead(network, told):
+        for sentence in ended_messages(network, told):
             console.print(Text(sentence, style="bold red"), soft_wrap=True)
         time.sleep(LOOK_S)
 
 
-def news_of_the_dead(network: ProcessGroup, told: set[str]) -> list[str]:
-    """Returns a sentence for each process that ended and is not in `told`, with exit status and log file. Adds its name to
-    `told`."""
+def ended_messages(network: ProcessGroup, told: set[str]) -> list[str]:
+    """Returns a sentence for each process that ended and whose name is not in `told`, with exit status and log file. Adds the
+    names to `told`."""
     fresh = {name: code for name, code in network.ended().items() if name not in told}
     told.update(fresh)
-    return [f"{name} {_manner(code)}; its log is {network.log_of(name)}" for name, code in fresh.items()]
+    return [f"{name} {_ending_of(code)}; its log is {network.log_of(name)}" for name, code in fresh.items()]
 
 
-def _manner(code: int) -> str:
+def _ending_of(code: int) -> str:
     return f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
 
 
@@ -197,8 +199,8 @@ _PHASES = {
 
 
 class Screen:
-    """The screen of a run. It prints each event with the time since the start, and on a terminal also a live table of disputes.
-    It is a context manager: the table is live inside its block."""
+    """The screen of a run. It prints each event with the time since the start. On a terminal it also shows a live table of
+    disputes. The screen is a context manager, and the table is live inside its block."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -253,14 +255,14 @@ HEALTH_TIMEOUT_S = 5.0
 SHOWN = 100
 """Most characters of an answer that are shown on the screen."""
 WATCH_S = 300.0
-"""Longest time to wait for the verdicts on an idle machine, in seconds. It is twice the usual time."""
+"""Longest time to wait for the verdicts on an idle machine, in seconds. The verdicts usually take half of this time."""
 
 
 class Demo:
     """One run of the demo: its options, processes, answers and results."""
 
     def __init__(self, root: Path, options: Options, canary: str, console: Console) -> None:
-        ensure_up()
+        ensure_loopback_up()
         self.options = options
         self.screen = Screen(console)
         self.site: Site = new_site(root, options.folder, options.epoch, options.database_server)
@@ -270,7 +272,7 @@ class Demo:
         self.answers: list[Answer] = []
         self.book: Book | None = None
         self.accounts: dict[str, Address] = {}
-        self.fates = Fates()
+        self.failures = MemberFailures()
         self._pace = 1.0
         """Factor of all deadlines, which is more than 1 on a busy machine."""
         self._has_challenger = False
@@ -283,7 +285,7 @@ class Demo:
             built = self._start()
             self.book, self.accounts = built.network, built.accounts
             director = Director(self.site, self.network, built.accounts)
-            self.fates = director.fates
+            self.failures = director.failures
             reader = SnapshotReader(ChainClient(self.site.rpc_url, plan.CHAIN_ID, build.RPC_TIMEOUT_S), built.network)
             with ThreadPoolExecutor(len(OPERATORS)) as pool:
                 asking = [pool.submit(self._ask, name) for name in OPERATORS]
@@ -293,6 +295,7 @@ class Demo:
         return self._read_back(reader, director, built)
 
     def _start(self) -> Built:
+        """Builds the network and starts its processes. Returns when every process is ready."""
         site, network, say = self.site, self.network, self.screen.say
         missing = unavailable_reason()
         if missing:
@@ -331,6 +334,7 @@ class Demo:
             return False
 
     def _ask(self, operator: str) -> None:
+        """Sends all questions for one operator, one after the other, and records the answers."""
         client = Client(operator, self.site.operator_url(operator), self.site.certificate(operator), MODEL_NAME)
         mine = [question for question in questions(self.canary) if question.operator == operator]
         for number, question in enumerate(mine):
@@ -344,9 +348,10 @@ class Demo:
             )
         client.close()
 
-    def _spite(self, reader: SnapshotReader, block: int) -> None:
-        """Starts the challenger of the first honest receipt of which an audit is posted. Without one it is too early, because the
-        contract accepts no audit of a disputed receipt."""
+    def _start_challenger(self, reader: SnapshotReader, block: int) -> None:
+        """Starts the challenger, for the first honest receipt for which an audit is posted. Before an audit is posted it is too
+        early, because the contract accepts no audit of a disputed receipt. If verifiers run no audits, takes the first honest
+        receipt."""
         if self._has_challenger:
             return
         with self._lock:
@@ -359,23 +364,25 @@ class Demo:
             self._has_challenger = True
 
     def _watch(self, reader: SnapshotReader, director: Director, built: Built, asking: list[Any]) -> None:
+        """Makes the director act and shows the disputes, until every answer is anchored and every dispute and challenge window is
+        over. Also ends when the longest time has passed."""
         names = {account: name for name, account in built.accounts.items()}
         seen: set[str] = set()
         longest_s = WATCH_S * self._pace
         end = self.screen.elapsed_s + longest_s
-        # The director polls often, and blocks come every second: each block is read once.
+        # The loop runs several times for each block. The cache makes it read each block only once.
         read = lru_cache(maxsize=1)(partial(self._read_block, reader))
 
         def settled() -> bool:
             try:
                 snapshot, anchored, left_s = read(reader.head())
-                self._spite(reader, snapshot.number)
+                self._start_challenger(reader, snapshot.number)
             except Unavailable:
                 return False
             happened = director.step(snapshot)
             if happened:
                 self.screen.say(happened)
-            self._tell(snapshot, names, seen)
+            self._print_news(snapshot, names, seen)
             self.screen.show(snapshot, names, left_s)
             final = self._has_challenger and all(map(is_over, snapshot.disputes))
             asked = all(each.done() for each in asking) and anchored >= len(self.answers)
@@ -383,37 +390,39 @@ class Demo:
 
         self.network.wait("the verdicts", settled, longest_s + 10)
 
-    def _tell(self, snapshot: Snapshot, names: dict[Any, str], seen: set[str]) -> None:
+    def _print_news(self, snapshot: Snapshot, names: dict[Any, str], seen: set[str]) -> None:
         for dispute in snapshot.disputes:
-            for sentence in facts.news(dispute, names):
+            for sentence in facts.dispute_sentences(dispute, names):
                 if sentence not in seen:
                     seen.add(sentence)
                     self.screen.say(sentence)
 
     def _read_block(self, reader: SnapshotReader, block: int) -> tuple[Snapshot, int, int]:
-        """Returns the snapshot at a block, the number of anchored receipts, and the seconds until their last challenge window
-        ends. The seconds are negative if all windows are over."""
+        """Returns the snapshot at a block, the number of anchored receipts, and the number of seconds until the last challenge
+        window ends. That number is negative if all windows are over."""
         snapshot = whole_snapshot(reader, block)
         batches = reader.batches(reader.network.deploy_block, block)
         last = max((each.window_end for each in snapshot.batches), default=snapshot.clock)
         return snapshot, sum(batch.count for batch in batches), last - snapshot.clock
 
     def _read_back(self, reader: SnapshotReader, director: Director, built: Built) -> facts.Report:
+        """Reads the facts back in a new process and from the databases, and judges the facts. Returns the report."""
         self.screen.say("a fresh process reads the whole story back from the chain")
         director.finish(reader)
         out = self.site.folder / "status.json"
         self.network.start("status", facts.status_command(self.site), out)
         self.network.expect_success("status", build.BUILD_TIMEOUT_S)
         status = json.loads(out.read_text())
-        checked = {name: _checked(self.site.database(name)) for name in VERIFIERS}
-        judged = facts.judge(status, checked, self.answers, director.fates, built.accounts)
-        judged |= _accepted(reader, self.site, self.answers)
-        judged |= _signed_for(reader, self.site)
-        judged |= facts.gated(self._gate())
+        checked = {name: _count_checked(self.site.database(name)) for name in VERIFIERS}
+        judged = facts.judge(status, checked, self.answers, director.failures, built.accounts)
+        judged |= _final_fact(reader, self.site, self.answers)
+        judged |= _key_facts(reader, self.site)
+        judged |= facts.gate_fact(self._gate())
         answers = facts.answers_document(self.answers)
         return facts.Report(judged, status, answers, self.screen.elapsed_s, self.network.peak_pss_bytes / 2**20)
 
     def _gate(self) -> dict[str, Any]:
+        """Runs `bytewise gate` against the honest operator. Returns the output, or an empty mapping if the gate printed none."""
         # The gate runs after all facts were read back, because its receipts belong to no fact.
         self.screen.say("identical requests are fired at the honest operator, alone and among other traffic")
         out = self.site.folder / "gate.json"
@@ -423,8 +432,8 @@ class Demo:
         return dict(json.loads(told)) if told else {}
 
 
-def _checked(database: str) -> int:
-    """Returns the number of receipts that a verifier checked and found good, from the verifier's database."""
+def _count_checked(database: str) -> int:
+    """Returns the number of receipts that a verifier checked and found good. The number comes from the verifier's database."""
     engine = open_database(database)
     try:
         return len(Archive(engine, SystemClock()).receipts(finding=GOOD))
@@ -432,9 +441,9 @@ def _checked(database: str) -> int:
         engine.dispose()
 
 
-def _accepted(reader: SnapshotReader, site: Site, answers: list[Answer]) -> dict[str, bool]:
-    """Returns the fact that the contract's `isFinal` accepts every honest receipt. The call takes receipt, signature and Merkle
-    path, which the watchtower read from the public list."""
+def _final_fact(reader: SnapshotReader, site: Site, answers: list[Answer]) -> dict[str, bool]:
+    """Returns the fact that the contract's function `isFinal` accepts every honest receipt, and whether it holds. The function
+    takes the receipt, its signature and its Merkle path, which the watchtower read from the public list."""
     honest = {answer.receipt_id for answer in answers if answer.operator == "honest"}
     block, final = reader.head(), set()
     engine = open_database(site.database("watchtower"))
@@ -447,8 +456,9 @@ def _accepted(reader: SnapshotReader, site: Site, answers: list[Answer]) -> dict
     return {"isFinal says of every honest receipt that it is accepted": bool(honest) and final == honest}
 
 
-def _signed_for(reader: SnapshotReader, site: Site) -> dict[str, bool]:
-    """Returns two facts: the shards signed the key's transcript on the chain, and every receipt is of that key epoch."""
+def _key_facts(reader: SnapshotReader, site: Site) -> dict[str, bool]:
+    """Returns two facts, and whether they hold: the shards signed the transcript of their key on the chain, and every receipt is
+    sealed to this key."""
     block = reader.head()
     signed = reader.epoch_on_chain(site.epoch, block).transcript != ZERO_DIGEST
     named = {batch.key_epoch for batch in reader.batches(reader.network.deploy_block, block)}

@@ -1,5 +1,5 @@
-"""The site of a run of the demo: its folders, files, ports and URLs. Each actor has a folder with its settings, keys and
-database."""
+"""The site of a run of the demo: the folders, files, ports and URLs of all actors. Each actor has a folder with its settings,
+keys and database."""
 
 import errno
 import functools
@@ -16,7 +16,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.storage.migrate import database_on
 from cli.demo.plan import OPERATORS, SHARDS, VERIFIERS
 
-# Ports for the processes of a network on one machine, chosen before the processes start.
+# Free ports for the processes of a network on one machine. The ports are chosen before the processes start.
 
 HOST = "127.0.0.1"
 
@@ -26,6 +26,8 @@ for outgoing connections and for port 0 (ip(7), `ip_local_port_range`)."""
 
 
 class _Block(NamedTuple):
+    """A block of consecutive ports that this process has claimed."""
+
     claim: socket.socket
     """Socket on the first port of the block. It stays bound until this process ends, so that no other process takes the block."""
     rest: Iterator[int]
@@ -35,9 +37,9 @@ class _Block(NamedTuple):
 def free_ports(count: int) -> list[int]:
     """Returns different TCP ports that were free a moment ago. Raises `ConfigurationError` if there are not enough.
 
-    A returned port can safely be bound later, because no other process that calls this function gets the port, and this process
-    gets it again only after hundreds of other ports. A port that the kernel chooses is not safe in this way, because the kernel
-    may give it to another program at once.
+    A program can bind a returned port later. No other process that calls this function gets the port, and this process gets it
+    again only after hundreds of other ports. The kernel itself could also choose a free port, but may give the same port to
+    another program at once.
     """
     found = list(itertools.islice(filter(_is_free, itertools.islice(_own().rest, _BLOCK - 1)), count))
     if len(found) < count:
@@ -51,6 +53,7 @@ def _own() -> _Block:
 
 
 def _claim(firsts: Iterable[int]) -> _Block:
+    """Claims the first block whose first port can be bound. `firsts` has the first port of each block."""
     for first in firsts:
         claim = socket.socket()
         if _binds(claim, first):
@@ -61,7 +64,7 @@ def _claim(firsts: Iterable[int]) -> _Block:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # Servers set this option, too. With it, a connection that has just ended does not block the port.
+        # Servers also set this option. With this option, a connection that has just ended does not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         return _binds(probe, port)
 
@@ -92,7 +95,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Paths, ports and URLs of one run. All its processes are on this machine; `cli.demo.containers` has a site for
+    """Paths, ports and URLs of one run whose processes are all on this machine. `cli.demo.containers` has a site for
     containers."""
 
     root: Path
@@ -104,7 +107,7 @@ class Site:
     epoch: int
     """Number of the key epoch that the shards make."""
     database_server: str = ""
-    """URL of a PostgreSQL server on which every actor has a database. If it is empty, each actor has a SQLite file in its
+    """URL of a PostgreSQL server on which every actor has a database. If the URL is empty, each actor has a SQLite file in its
     folder."""
 
     @property
@@ -168,8 +171,8 @@ class Site:
 
     @property
     def capsules(self) -> Path | None:
-        """Folder of evidence capsules, which the watchtower writes and the dashboard reads. None if they cannot share a
-        folder."""
+        """Folder of evidence capsules, which the watchtower writes and the dashboard reads. None if watchtower and dashboard
+        cannot share a folder."""
         return self.folder / "capsules"
 
     def of(self, actor: str) -> Path:
@@ -202,7 +205,7 @@ class Site:
         return self.folder
 
     def metrics(self, actor: str) -> Mapping[str, Any]:
-        """Returns the section `[metrics]` of an actor's settings. It is empty if the actor has no listener for metrics and
+        """Returns the section `[metrics]` of an actor's settings, or nothing if the actor has no listener for metrics and
         probes."""
         return {}
 
@@ -233,12 +236,12 @@ class Site:
 
     @property
     def spare_key(self) -> Path:
-        """Key file of an account that no process uses. It exists if the network stays up."""
+        """Key file of an account that no process uses. The file exists only if the network stays up."""
         return self.folder / "spare" / "account.key"
 
     @property
     def spare_platform(self) -> Path:
-        """Key file of a simulated platform that no process uses. It exists if the network stays up."""
+        """Key file of a simulated platform that no process uses. The file exists only if the network stays up."""
         return self.folder / "spare" / "platform.pem"
 
     @property
@@ -253,7 +256,7 @@ class Site:
 
     @property
     def artifact(self) -> Path:
-        """Folder of the artifact of the model that every receipt names. Later runs use it again."""
+        """Folder of the artifact of the model that every receipt names. Later runs use the artifact again."""
         return self.root / "build" / "models" / "lighthouse"
 
     @property

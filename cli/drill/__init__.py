@@ -1,2 +1,2 @@
-"""`bytewise drill`: plays a slash or a penalty on a fork of the chain, so that the owner of an account knows what it would
-cost."""
+"""`bytewise drill`: plays a slash or a penalty of an account on a fork of the chain. A fork is a copy of the chain on this
+machine. So the owner of the account learns what a slash would cost, and nothing happens on the chain."""

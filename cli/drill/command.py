@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bytewise.protocol.units import Address
     from cli.drill.fork import ForkedChain
     from cli.drill.penalty import SeatFault
-    from cli.drill.play import DrillReport, Tell
+    from cli.drill.session import DrillReport, ShowProgress
 
 
 class FaultOption(enum.StrEnum):
@@ -66,29 +66,32 @@ def slash(
     program, account, head = anvil(Path.cwd()), view.account, view.head
     node = next(iter(view.endpoints.urls))
     ChainClient(node, view.network.chain_id).head()
-    with progress_of("drill:") as tell, running_fork(program, node, view.reader.network, head) as fork:
+    with progress_of("drill:") as show_progress, running_fork(program, node, view.reader.network, head) as fork:
         seat = None if view.role is NodeRole.OPERATOR else SeatFault(fault)
-        report = _report_of(fork, account, receipts, seat, tell)
+        report = _report_of(fork, account, receipts, seat, show_progress)
     emit(output, document(report), lambda: _print(Console(), report))
 
 
-def _report_of(fork: "ForkedChain", account: "Address", receipts: int, fault: "SeatFault | None", tell: "Tell") -> "DrillReport":
-    """Plays the drill of a verifier or member who fails by `fault`, or of an operator if `fault` is None. Raises
+def _report_of(
+    fork: "ForkedChain", account: "Address", receipts: int, fault: "SeatFault | None", show_progress: "ShowProgress"
+) -> "DrillReport":
+    """Plays the penalty of a verifier or member that fails by `fault`, or the slash of an operator if `fault` is None. Raises
     `ConfigurationError` if a contract refuses a step."""
     from cli.drill.penalty import PenaltyDrill
     from cli.drill.slash import SlashDrill
 
     try:
         if fault is None:
-            return SlashDrill(fork, account, receipts, tell).play()
-        return PenaltyDrill(fork, account, fault, tell).play()
+            return SlashDrill(fork, account, receipts, show_progress).run()
+        return PenaltyDrill(fork, account, fault, show_progress).run()
     except ChainReverted as error:
         why = "the network is paused, or the environment of the newest batch was closed"
         raise ConfigurationError("network", f"the drill cannot be played now, for example because {why}: {error}") from None
 
 
 def document(report: "DrillReport") -> dict[str, Any]:
-    """Returns a drill's report as plain JSON data. Amounts in wei are text wherever they may exceed 2^53."""
+    """Returns a drill's report as plain JSON data. An amount in wei that may exceed 2^53 is text, because many JSON readers would
+    round the number."""
     return {
         "account": report.account, "forked_block": report.block, "sent_to_the_chain": 0, "slashed_wei": str(report.slashed_wei),
         "steps": [each._asdict() for each in report.steps],

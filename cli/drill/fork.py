@@ -1,4 +1,5 @@
-"""Runs a fork of a chain on this machine: a process of anvil behind a relay through which it can only read the chain."""
+"""Runs a fork of a chain on this machine: a process of the development chain anvil. Between anvil and the chain's node is a
+relay, through which anvil can only read the chain."""
 
 import secrets
 import signal
@@ -24,7 +25,7 @@ from cli.demo.site import free_ports
 from cli.drill.relay import reading_relay
 
 START_S = 60.0
-"""Longest time until the fork answers, in seconds. It must first read a block from the chain's node."""
+"""Longest time until the fork answers, in seconds. The fork must first read a block from the chain's node."""
 STOP_S = 10.0
 CALL_S = 120.0
 """Timeout of one call to the fork, in seconds. The fork may have to read much state from the chain's node."""
@@ -34,7 +35,8 @@ _GAS = 15_000_000
 
 
 class ForkedChain:
-    """A running fork. A drill can send calls from every account, because the fork needs no signatures. Gas costs nothing."""
+    """A running fork. A drill can send calls from every account, because the fork needs no signatures. Gas costs nothing on the
+    fork."""
 
     def __init__(self, client: ChainClient, network: Network) -> None:
         self.client, self.network = client, network
@@ -50,7 +52,8 @@ class ForkedChain:
         return made
 
     def send(self, sender: Address, call: ContractCall) -> None:
-        """Sends a call from an account and mines it in a block. Raises `ChainReverted` with the contract's reason if it fails."""
+        """Sends a call from an account, and waits until it is in a block. Raises `ChainReverted` with the contract's reason if
+        the call fails."""
         request = self._request(sender, call)
         self.client.replay(request, "latest")
         found = self.client.rpc("eth_sendTransaction", request)
@@ -68,8 +71,8 @@ class ForkedChain:
         raise TryAgain("fork", f"did not mine a transaction in {CALL_S:.0f} s")
 
     def refusal(self, sender: Address, call: ContractCall) -> str:
-        """Tries a call from an account without changing anything. Returns the contract's reason if it refuses the call, or an
-        empty text if it accepts."""
+        """Tries a call from an account without changing anything. Returns the contract's reason if the contract refuses the call,
+        or an empty text if it accepts the call."""
         try:
             self.client.replay(self._request(sender, call), "latest")
         except ChainReverted as error:
@@ -103,8 +106,8 @@ class ForkedChain:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Context manager in which SIGTERM and SIGHUP end the program with its clean-up, as Ctrl-C does. It does nothing outside the
-    main thread, because only the main thread gets signals."""
+    """Context manager in which SIGTERM and SIGHUP end the program with its clean-up, as Ctrl-C does. In another thread than the
+    main thread it does nothing, because only the main thread gets signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -122,7 +125,8 @@ def ended_by_signals() -> Iterator[None]:
 
 @contextmanager
 def running_fork(program: Path, url: str, network: Network, block: int) -> Iterator[ForkedChain]:
-    """Context manager that starts a fork of the chain at a block, yields it, and ends it. Raises `TryAgain` if it does not start.
+    """Context manager that starts a fork of the chain at a block, yields it, and ends it. Raises `TryAgain` if the fork does not
+    answer in time.
 
     `program` is the program anvil, and `url` the URL of the chain's node.
     """
@@ -149,6 +153,7 @@ def running_fork(program: Path, url: str, network: Network, block: int) -> Itera
 
 
 def _wait(process: "subprocess.Popen[bytes]", client: ChainClient) -> None:
+    """Waits until the fork answers. Raises `TryAgain` if anvil ends or does not answer in time."""
     end = time.monotonic() + START_S
     while process.poll() is None and time.monotonic() < end:
         try:

@@ -1,6 +1,7 @@
-"""A relay to a chain's node that forwards only reading calls, so that the program behind the relay cannot send a transaction.
+"""A relay to a chain's node that forwards only reading calls, so that the program that uses the relay cannot send a transaction.
 
-The relay also keeps the node's URL out of the arguments of that program, because the URL may contain an API key.
+The relay also keeps the node's URL out of the arguments of that program. Other users of the machine can read arguments, and the
+URL may contain an API key.
 """
 
 import json
@@ -28,8 +29,8 @@ _NO_METHOD = -32601
 
 @contextmanager
 def reading_relay(url: str) -> Iterator[str]:
-    """Context manager that runs a relay on this machine and yields its URL. The URL's path is random, so that no other program
-    can guess it. `url` is the URL of the chain's node."""
+    """Context manager that runs a relay on this machine and yields the relay's URL. The path of this URL is random, so that no
+    other program can guess it. `url` is the URL of the chain's node."""
     path = f"/{secrets.token_hex(16)}"
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(url, path))
     server.daemon_threads = True
@@ -44,8 +45,8 @@ def reading_relay(url: str) -> Iterator[str]:
 
 
 def refused(body: bytes) -> Any:
-    """Checks the body of a JSON-RPC request. Returns None if every call in it only reads, or else the error with which the relay
-    answers instead of forwarding it."""
+    """Checks the body of a JSON-RPC request. Returns None if every call in the body only reads. Otherwise returns the error with
+    which the relay answers, and the relay does not forward the request."""
     try:
         asked = json.loads(body)
         calls = asked if isinstance(asked, list) else [asked]
@@ -90,6 +91,6 @@ def _handler(url: str, path: str) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
-            """Writes no log lines, because they would be of no use to the user."""
+            """Writes no log line for a request, because the lines would disturb the progress bar."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""`bytewise key`: runs key ceremonies and puts their results in force."""
+"""`bytewise key`: runs key ceremonies, puts their results in force, and retires key epochs."""
 
 import json
 import secrets
@@ -83,7 +83,7 @@ def plan(
 ) -> None:
     """Show what the plan of a ceremony says, with the digest that a shard approves.
 
-    The command needs no key and asks nobody. It computes the digest from the file, so trust no digest that somebody sends. Put it
+    The command needs no key and no network. It computes the digest from the file, so trust no digest that somebody sends. Put it
     into `approved_plans` of the shard's settings only if purpose, epoch, threshold, every receiver and `repair_target` are as
     agreed. A repair that needs an approval gives a share to an account that the chain does not name for it.
 
@@ -94,7 +94,7 @@ def plan(
     from kms.ceremony.coordinator import read_plan
 
     found = read_plan(file)
-    print(json.dumps({"plan": hex0x(found.digest), **_agreed(found)}, indent=2))
+    print(json.dumps({"plan": hex0x(found.digest), **_plan_facts(found)}, indent=2))
 
 
 def open_(
@@ -140,12 +140,13 @@ def open_(
 def put_in_force(
     client: "Chain", book: "Network", curator: "LocalSigner | None", state: "CeremonyState", without: Collection[int] = ()
 ) -> "Network":
-    """Sends the result of a ceremony, with its signatures, to the chain, and returns the new address book. What the chain shows
-    already is not sent again: an announced epoch, the same shares, an epoch in force. Only the confirmation of an epoch that is
-    not yet in force may be sent twice.
+    """Sends the result of a ceremony, with the shards' signatures, to the chain, and returns the new address book.
 
-    `without` has the indices of the shards that did not prove their share. If another shard did not prove its share, nothing is
-    sent (`kms.ceremony.coordinator.verify_shares_proven`). `curator` may be None if nothing is left to send.
+    The function does not send what the chain has already: an announced epoch, the same shares, an epoch in force. It may send one
+    call twice: the confirmation of an epoch that is not yet in force. `curator` may be None if the chain has everything.
+
+    `without` has the indices of the shards that did not prove their share. If another shard did not prove its share, the function
+    sends nothing (`kms.ceremony.coordinator.verify_shares_proven`).
     """
     from bytewise.protocol.keys.ceremony import CeremonyPurpose
     from chain.acts.epochs import open_epoch, reshare_epoch
@@ -157,7 +158,7 @@ def put_in_force(
 
 
 class _Result(NamedTuple):
-    """The result of a ceremony, and what the chain has of it."""
+    """The result of a ceremony, and the key epoch as the chain has it now."""
 
     document: "EpochDocument"
     policy: "Digest"
@@ -166,6 +167,8 @@ class _Result(NamedTuple):
 
 
 def _result_of(client: "Chain", book: "Network", state: "CeremonyState", without: Collection[int]) -> _Result:
+    """Checks that a ceremony is of this network and that every shard proved its share, except those that `without` names. Returns
+    the ceremony's result, and the key epoch as the chain has it."""
     from bytewise.protocol.units import ZERO_ADDRESS
     from chain.acts.epochs import CeremonySignatures
     from chain.reads.reader import SnapshotReader
@@ -182,6 +185,7 @@ def _result_of(client: "Chain", book: "Network", state: "CeremonyState", without
 
 
 def _missing_calls(client: "Chain", book: "Network", state: "CeremonyState", without: Collection[int]) -> "Calls":
+    """Returns the calls that the curator must still make to put the result of a ceremony in force."""
     from bytewise.protocol.keys.ceremony import CeremonyPurpose
     from chain.acts.epochs import opening_calls, resharing_calls
 
@@ -192,6 +196,8 @@ def _missing_calls(client: "Chain", book: "Network", state: "CeremonyState", wit
 
 
 def _curator(key: Path | None, book: "Network", password_file: Path | None) -> "LocalSigner | None":
+    """Returns the signer of the curator's key file, or None if the user gave no key file. Raises `KeyInUse` if a running node
+    uses the key."""
     from bytewise.service.key_lock import verify_unused
     from cli.chain.privileged_call import signer_of
 
@@ -204,8 +210,11 @@ def _curator(key: Path | None, book: "Network", password_file: Path | None) -> "
 
 
 def _print_calls(client: "Chain", book: "Network", calls: "Calls") -> bool:
-    """Prints the calls that the curator must make, after the first of them was tried in its name. Returns whether there are
-    any."""
+    """Prints the calls that the curator must make. Returns False, and prints nothing, if there is no such call.
+
+    The function first tries the first call as the curator, and raises an error if the contract refuses it. It also raises
+    `ConfigurationError` if the network has no curator.
+    """
     from chain.acts.epochs import refusal_error
     from chain.deployment.calls import dry_run
     from chain.reads.reader import SnapshotReader
@@ -222,9 +231,9 @@ def _print_calls(client: "Chain", book: "Network", calls: "Calls") -> bool:
         dry_run(client, book, curators[0], first)
     except ChainReverted as error:
         raise refusal_error(first, error) from None
-    for number, act in enumerate(calls, start=1):
-        print(f"{number} of {len(calls)}, by the curator {' or '.join(curators)}: {act}")
-        print(f"target {act.target(book)}\nvalue {act.value_wei}\ncalldata 0x{act.calldata.hex()}")
+    for number, call in enumerate(calls, start=1):
+        print(f"{number} of {len(calls)}, by the curator {' or '.join(curators)}: {call}")
+        print(f"target {call.target(book)}\nvalue {call.value_wei}\ncalldata 0x{call.calldata.hex()}")
     return True
 
 
@@ -284,6 +293,8 @@ def retire(
 
 
 def _ceremony(config: Path, purpose: "CeremonyPurpose", dry: bool) -> None:
+    """Makes or reads the plan of a ceremony, prints the plan's digest, and runs the ceremony. If `dry` is true, prints the plan
+    instead of running it."""
     from bytewise.service import telemetry
     from bytewise.storage.migrate import migrate
     from chain.client.address_book import read_network
@@ -298,7 +309,7 @@ def _ceremony(config: Path, purpose: "CeremonyPurpose", dry: bool) -> None:
     signed = load_or_make_plan(settings, purpose, network.contracts, signer, secrets.token_bytes)
     print(f"plan {hex0x(signed.plan.digest)} in {settings.plan_file}")
     if dry:
-        print(json.dumps(_agreed(signed.plan), indent=2))
+        print(json.dumps(_plan_facts(signed.plan), indent=2))
         return
     telemetry.configure("kms-coordinator")
     migrate(settings.database_url)
@@ -308,7 +319,7 @@ def _ceremony(config: Path, purpose: "CeremonyPurpose", dry: bool) -> None:
         raise CeremonyFailed(state.id.hex()[:16], state.reason)
 
 
-def _agreed(plan: "CeremonyPlan") -> dict[str, object]:
+def _plan_facts(plan: "CeremonyPlan") -> dict[str, object]:
     """Returns the facts of a ceremony plan that the person who runs a shard must read before approving the plan."""
     return {
         "purpose": plan.purpose.name,
@@ -325,7 +336,8 @@ def _agreed(plan: "CeremonyPlan") -> dict[str, object]:
 
 
 def _opened_by(plan: "CeremonyPlan") -> str:
-    """Returns how many shards open an envelope afterwards. A plan of a repair does not name all of them."""
+    """Returns, as text, how many shards can open an envelope after the ceremony. The text for a repair lacks the number of all
+    shards, because the plan of a repair does not name all shards."""
     return f"{plan.threshold} shards" if plan.repair_target else f"{plan.threshold} of {len(plan.receivers)}"
 
 
@@ -337,8 +349,8 @@ def _seat(seat: "CeremonySeat") -> dict[str, object]:
 
 
 def public_facts(state: "CeremonyState") -> dict[str, object]:
-    """Returns the public facts of a ceremony that has ended, as plain JSON data. Raises `ConfigurationError` if the ceremony
-    still runs."""
+    """Returns the public facts of a ceremony that has ended, as plain JSON data. Raises `ConfigurationError` if the ceremony has
+    not ended."""
     from kms.ceremony.coordinator import unproven_shares
 
     result = state.result

@@ -1,6 +1,7 @@
-"""`bytewise key forks`: finds and shows forks, proofs that a coordinator signed two different logs of one key ceremony.
+"""`bytewise key forks`: finds and shows forks of the logs of key ceremonies.
 
-The proofs come from the logs that shards stored.
+A fork is the proof that a coordinator signed two different logs of one key ceremony. Forks are found in the logs that shards
+stored.
 """
 
 from collections.abc import Iterable, Sequence
@@ -74,8 +75,8 @@ def verify(files: FilesArgument, coordinator: CoordinatorOption = "") -> None:
 
 
 def _conclude(what: str, forks: "Sequence[Fork]") -> None:
-    """Prints each fork with its proof, one for each ceremony, and raises `typer.Exit` with `Exit.MISMATCH`. Without forks it
-    prints that there are none and returns. `what` describes the checked logs."""
+    """Prints the first fork of each ceremony, and raises `typer.Exit` with `Exit.MISMATCH`. If there are no forks, prints that
+    there are none, and returns. `what` describes the checked logs."""
     for fork in {each.plan.plan.digest: each for each in reversed(forks)}.values():
         for line in _fork_lines(fork):
             print(line)
@@ -107,6 +108,8 @@ def _write(folder: Path, copies: "Iterable[CeremonyLogCopy]") -> None:
 
 
 def _read(file: Path, coordinator: Address | None) -> "CeremonyLogCopy":
+    """Reads the log of a ceremony that a shard wrote to a file. Raises `ConfigurationError` if the log is of another coordinator
+    than `coordinator`. None stands for every coordinator."""
     from bytewise.protocol.keys.ceremony_log import read_copy
 
     try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bytewise.protocol.address_book import Network
     from bytewise.protocol.jobs import EpochRecord
     from chain.client.access import Chain
-    from cli.key.log_audit import Court, Known, Looked
+    from cli.key.log_audit import EpochHolders, ReleaseJudge, ShardLogAudit
     from kms.release_log.opening_report import CopiedLog, SharesHistory
 
 
@@ -60,24 +60,24 @@ def verify(
     printed.
     """
     from chain.client.address_book import read_network
-    from cli.key.log_audit import known_or_booked, look, worst
+    from cli.key.log_audit import audit_log, holders_or_booked, worst_exit
     from cli.key.log_table import print_found, print_progress
     from kms.release_log.copies import ReleaseLogCopy
 
     book = read_network(network)
     record, client = _epoch(book, epoch), _client(book, rpc)
-    known = known_or_booked(book, record, client)
-    looked, tell = [], print_progress if output is OutputFormat.TABLE else _tell_nobody
-    for each in known.history.holders().values():
-        looked.append(look(book, known.history, each, ReleaseLogCopy(logs, record.epoch, each.address)))
-        tell(looked[-1])
-    # The node is asked after the shards, so that it has every block that a shard had, unless it is behind.
-    court, found = _judged(book, known, looked, rpc, tell if rpc else _tell_nobody)
-    print_found(record, found, court.failure, output)
+    holders = holders_or_booked(book, record, client)
+    audits, on_audited = [], print_progress if output is OutputFormat.TABLE else _print_nothing
+    for each in holders.history.holders().values():
+        audits.append(audit_log(book, holders.history, each, ReleaseLogCopy(logs, record.epoch, each.address)))
+        on_audited(audits[-1])
+    # The command asks the node after the shards, so that the node has every block that a shard had, unless the node is behind.
+    judge, found = _judge_all(book, holders, audits, rpc, on_audited if rpc else _print_nothing)
+    print_found(record, found, judge.failure, output)
     others = sorted({each.record.epoch for each in book.epochs} - {record.epoch})
     if others and not epoch:
         typer.echo(f"not looked at, for this is the newest key epoch: {others}; --epoch names one of them", err=True)
-    raise typer.Exit(worst([court.exit, *(code for each in found for code in each.exits)]))
+    raise typer.Exit(worst_exit([judge.exit, *(code for each in found for code in each.exits)]))
 
 
 def show(
@@ -101,7 +101,7 @@ def show(
     """
     from bytewise.protocol.suites import is_rebuilt
     from chain.client.address_book import read_network
-    from cli.key.log_audit import known_of
+    from cli.key.log_audit import holders_of
     from cli.key.log_table import Subject, print_report
     from kms.release_log.opening_report import report_opening
 
@@ -109,8 +109,8 @@ def show(
     wanted = _receipt_named(book, logs, receipt)
     found, unread = _copies_with(book, logs, wanted)
     record = _epoch(book, epoch or found)
-    history = known_of(book, record, _client(book, rpc)).history
-    report = report_opening(wanted, history, _kept(book, history, record.epoch, logs), is_rebuilt(record.epoch))
+    history = holders_of(book, record, _client(book, rpc)).history
+    report = report_opening(wanted, history, _read_copies(book, history, record.epoch, logs), is_rebuilt(record.epoch))
     print_report(wanted, Subject(record.epoch, record.assurance, history, bool(rpc)), report, output)
     elsewhere = unread if not (epoch or found) else []
     if elsewhere:
@@ -125,9 +125,10 @@ _RECORDED = re.compile(rb'"receipt_id":"(0x[0-9a-f]{64})"')
 
 
 def _receipt_named(book: "Network", logs: Path, text: str) -> Digest:
-    """Returns the id of the receipt that a user typed in full or by its first digits. First digits are looked up in the copies.
+    """Returns the id of the receipt that a user typed in full or by its first digits. The function looks first digits up in the
+    copies of the logs.
 
-    Raises `ConfigurationError` if the text is no id, or if the first digits fit several receipts or none in the copies.
+    Raises `ConfigurationError` if the text is no id, or if the first digits fit several receipts in the copies, or none.
     """
     from kms.release_log.copies import find_copies
 
@@ -145,9 +146,10 @@ _IDENTIFIER_LENGTH = len(hex0x(ZERO_DIGEST))
 
 
 def _copies_with(book: "Network", logs: Path, receipt: Digest) -> tuple[int, list[int]]:
-    """Returns the newest key epoch whose copies mention a receipt, or 0 if there is none, and the key epochs without a copy.
+    """Returns the newest key epoch whose copies mention a receipt, or 0 if no copy does. Also returns the key epochs without a
+    copy.
 
-    The function verifies nothing. It only finds out which copies to read.
+    The function verifies nothing. It only finds out which copies the caller must read.
     """
     from kms.release_log.copies import find_copies
 
@@ -157,15 +159,15 @@ def _copies_with(book: "Network", logs: Path, receipt: Digest) -> tuple[int, lis
         copies = [each for each in find_copies(logs, epoch) if each.path.is_file()]
         if any(wanted in each.path.read_bytes() for each in copies):
             named = epoch
-        # For a shard that released nothing, the folder has only the time when its log was read.
+        # Of a shard that released nothing, the folder only has the file with the time at which the log was read.
         if not copies and not any(logs.glob(f"releases-{epoch}-0x*.seen")):
             unread.append(epoch)
     return named, unread
 
 
-def _kept(book: "Network", history: "SharesHistory", epoch: int, logs: Path) -> "list[CopiedLog]":
-    """Reads the copies of the release logs of a key epoch: of all shards that had shares, and all other copies in the folder.
-    Raises `ConfigurationError` if no log of the epoch was fetched."""
+def _read_copies(book: "Network", history: "SharesHistory", epoch: int, logs: Path) -> "list[CopiedLog]":
+    """Reads the copies of the release logs of a key epoch: those of all shards that have or had shares, and all other copies in
+    the folder. Raises `ConfigurationError` if no log of the epoch was ever fetched."""
     from kms.release_log.copies import ReleaseLogCopy, find_copies
     from kms.release_log.opening_report import CopiedLog
 
@@ -178,33 +180,39 @@ def _kept(book: "Network", history: "SharesHistory", epoch: int, logs: Path) -> 
     return kept
 
 
-def _judged(
-    book: "Network", known: "Known", looked: "Sequence[Looked]", rpc: list[str] | None, tell: "Callable[[Looked], None]"
-) -> "tuple[Court, list[Looked]]":
-    """Judges each log by the chain, and shows a progress bar meanwhile, because each release needs up to a dozen reads. Returns
-    the judge and the logs with its findings."""
+def _judge_all(
+    book: "Network",
+    holders: "EpochHolders",
+    audits: "Sequence[ShardLogAudit]",
+    rpc: list[str] | None,
+    on_audited: "Callable[[ShardLogAudit], None]",
+) -> "tuple[ReleaseJudge, list[ShardLogAudit]]":
+    """Judges the releases in each log by the chain. Returns the judge, and the audits with the judge's findings.
+
+    The function shows a progress bar, because each release needs up to a dozen reads of the chain.
+    """
     from bytewise_client.connection import read_ahead_of
-    from cli.key.log_audit import court_of, judged
+    from cli.key.log_audit import judge_logs, judge_of
 
-    ahead, before = read_ahead_of(rpc, book.chain_id) if rpc else None, 0
+    batch_client, judged = read_ahead_of(rpc, book.chain_id) if rpc else None, 0
     with progress_bars() as bars:
-        task = bars.add_task("judging releases", total=sum(len(each.kept.entries) for each in looked), visible=bool(rpc))
+        task = bars.add_task("judging releases", total=sum(len(each.copy.entries) for each in audits), visible=bool(rpc))
 
-        def count(done: int) -> None:
-            bars.update(task, completed=before + done)
+        def on_progress(done: int) -> None:
+            bars.update(task, completed=judged + done)
 
-        def finish(each: "Looked") -> None:
-            nonlocal before
-            before += len(each.kept.entries)
-            count(0)
-            tell(each)
+        def on_judged(each: "ShardLogAudit") -> None:
+            nonlocal judged
+            judged += len(each.copy.entries)
+            on_progress(0)
+            on_audited(each)
 
-        court = court_of(known, ahead, count)
-        return court, judged(looked, court, finish)
+        judge = judge_of(holders, batch_client, on_progress)
+        return judge, judge_logs(audits, judge, on_judged)
 
 
-def _tell_nobody(_: "Looked") -> None:
-    """Prints no progress, because the output is JSON, which is printed at the end."""
+def _print_nothing(_: "ShardLogAudit") -> None:
+    """Prints no progress: the output is JSON, which is printed at the end, or the chain has judged nothing."""
 
 
 def _client(book: "Network", rpc: list[str] | None) -> "Chain | None":
@@ -214,6 +222,7 @@ def _client(book: "Network", rpc: list[str] | None) -> "Chain | None":
 
 
 def _epoch(book: "Network", number: int) -> "EpochRecord":
+    """Returns a key epoch of the address book by its number. The number 0 stands for the newest epoch."""
     records = {document.record.epoch: document.record for document in book.epochs}
     if not records or (number and number not in records):
         raise ConfigurationError("network.json", f"has no key epoch {number or ''}; it has {sorted(records)}")

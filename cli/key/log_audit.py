@@ -1,5 +1,5 @@
-"""The checks of `bytewise key log verify`: it reads the log of each shard, and judges the releases by the chain. An error at one
-shard does not hide findings at another shard."""
+"""The checks of `bytewise key log verify`: the command reads the log of each shard, and judges the releases in the log by the
+chain. An error at one shard does not hide findings at another shard."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -25,10 +25,10 @@ from kms.release_log.opening_report import CopiedLog, SharesHistory, releases_ou
 _WORST_FIRST = (Exit.MISMATCH, Exit.USAGE, Exit.UNAVAILABLE, Exit.INCONCLUSIVE, Exit.OK)
 
 
-class Looked(NamedTuple):
+class ShardLogAudit(NamedTuple):
     """The findings about the release log of one shard."""
 
-    kept: CopiedLog
+    copy: CopiedLog
     """The stored copy of the shard's log."""
     place: int
     """The shard's index among the holders of the newest shares that it had."""
@@ -41,26 +41,26 @@ class Looked(NamedTuple):
     silent: str
     """Reason why the shard did not show its whole log. Empty if it did."""
     unusable: str
-    """Error of this machine, in a copy or setting, that prevented the check. Empty if there was none."""
-    untold: list[int]
+    """Error on this machine, in a copy or a setting, that prevented the check. Empty if there was none."""
+    unknown_versions: list[int]
     """Versions whose releases are unknown, because the shard did not show its log and the copy is not complete for them."""
-    judged: LogFindings
-    """Findings of the chain about the shard's releases. Empty if the chain was not asked."""
+    findings: LogFindings
+    """Findings of the judge about the shard's releases. Empty if the chain was not asked."""
 
     @property
     def exits(self) -> set[Exit]:
         """The exit codes that follow from these findings."""
-        codes = {Exit.MISMATCH} if self.broken or self.judged.wrong else {Exit.OK}
+        codes = {Exit.MISMATCH} if self.broken or self.findings.wrong else {Exit.OK}
         if self.unusable:
             codes.add(Exit.USAGE)
-        if (self.silent and not self.former) or RETRYABLE & self.judged.unjudged.keys():
+        if (self.silent and not self.former) or RETRYABLE & self.findings.unjudged.keys():
             codes.add(Exit.UNAVAILABLE)
-        if self.untold or self.judged.unjudged.keys() - RETRYABLE:
+        if self.unknown_versions or self.findings.unjudged.keys() - RETRYABLE:
             codes.add(Exit.INCONCLUSIVE)
         return codes
 
 
-class Known(NamedTuple):
+class EpochHolders(NamedTuple):
     """The shards that have or had shares of a key epoch, from the chain or from the address book."""
 
     history: SharesHistory
@@ -68,11 +68,12 @@ class Known(NamedTuple):
     reader: SnapshotReader | None = None
     """Reader of the chain from which the holders come. None if they come from the address book."""
     failure: BytewiseError | None = None
-    """Error of the chain if it was asked and could not be read. None otherwise."""
+    """Error that prevented reading the chain. None if the chain was read or not asked."""
 
 
-class Court(NamedTuple):
-    """The judge of releases for one run of the command: the chain at one block, or nothing if the chain is not asked."""
+class ReleaseJudge(NamedTuple):
+    """The judge of the releases for one run of the command. It judges by the chain at one block. If the chain is not asked, it
+    finds nothing."""
 
     judge: Callable[[Sequence[SignedRelease]], LogFindings]
     """Function that judges the releases of one log."""
@@ -82,14 +83,15 @@ class Court(NamedTuple):
     """Exit code that follows from `failure`."""
 
 
-def known_of(book: Network, record: EpochRecord, client: Chain | None) -> Known:
-    """Finds which shards have or had shares of the key epoch. It asks the chain, or reads the address book if `client` is None.
+def holders_of(book: Network, record: EpochRecord, client: Chain | None) -> EpochHolders:
+    """Finds the shards that have or had shares of the key epoch. The function asks the chain, or reads the address book if
+    `client` is None.
 
     Raises `ConfigurationError` if the chain is of another network than the address book, or lacks the epoch, or gives the epoch
     another assurance label than the address book.
     """
     if client is None:
-        return Known(shares_history(book, record))
+        return EpochHolders(shares_history(book, record))
     reader = SnapshotReader(client, verify_code(client, book))
     block = reader.head()
     on_chain, found = reader.epoch_on_chain(record.epoch, block).assurance, share_history(client, book, record.epoch, block)
@@ -98,100 +100,104 @@ def known_of(book: Network, record: EpochRecord, client: Chain | None) -> Known:
         raise _LabelInDoubt("network.json", f"key epoch {record.epoch} is {said}: get the new book")
     if not found:
         raise ConfigurationError("network.json", f"has key epoch {record.epoch}, which this chain does not have")
-    return Known(SharesHistory(found), reader)
+    return EpochHolders(SharesHistory(found), reader)
 
 
-def known_or_booked(book: Network, record: EpochRecord, client: Chain | None) -> Known:
-    """Finds the holders of shares like `known_of`, but takes them from the address book if the chain cannot be read. The result
-    then has the error of the chain.
+def holders_or_booked(book: Network, record: EpochRecord, client: Chain | None) -> EpochHolders:
+    """Finds the holders of shares like `holders_of`. If the chain cannot be read, takes them from the address book, and puts the
+    error into the result.
 
-    A different assurance label, or a node on another chain, still raises an error. In these cases the address book itself may be
-    wrong, and then the signatures in a log would not match the shards of the address book.
+    If the assurance label differs, or if the node is on another chain, the function still raises the error. In these cases the
+    address book itself may be wrong, and then the signatures in a log would not match the shards of the address book.
     """
     try:
-        return known_of(book, record, client)
+        return holders_of(book, record, client)
     except (_LabelInDoubt, OtherChain):
         raise
     except (ConfigurationError, Fault, Unavailable) as error:
-        return Known(shares_history(book, record), failure=error)
+        return EpochHolders(shares_history(book, record), failure=error)
 
 
-def look(book: Network, history: SharesHistory, holder: ShareHolder, copy: ReleaseLogCopy) -> Looked:
-    """Fetches the new records of a shard's release log, adds them to the copy, and checks the log. Errors are part of the result
-    and are not raised. `holder` is the shard."""
+def audit_log(book: Network, history: SharesHistory, holder: ShareHolder, copy: ReleaseLogCopy) -> ShardLogAudit:
+    """Fetches the new records of a shard's release log, adds them to the copy, and checks the log. Does not raise errors, but
+    returns them in the result. `holder` is the shard."""
     read = read_log(holder, copy, book.epochs_domain, TIMEOUT_S)
     broken = [*read.broken, *releases_out_of_force(read.entries, history)]
-    return _looked(history, CopiedLog(holder.address, read.entries, read.last_read_at), broken, read.silent, read.unusable)
+    return _log_audit(history, CopiedLog(holder.address, read.entries, read.last_read_at), broken, read.silent, read.unusable)
 
 
-def court_of(known: Known, ahead: Chain | None = None, tell: Callable[[int], object] = lambda _: None) -> Court:
-    """Returns the judge of releases, at the newest block of the chain. If the block cannot be read, the result judges nothing and
-    has the reason.
+def judge_of(
+    holders: EpochHolders, batch_client: Chain | None = None, on_progress: Callable[[int], object] = lambda _: None
+) -> ReleaseJudge:
+    """Returns the judge of releases, at the newest block of the chain. If that block cannot be read, the judge judges no release
+    and has the reason.
 
-    `ahead` is a client of the same chain for reads in batches, or None. `tell` shows the progress while a log is read. Its
-    argument is the number of entries for which all reads of the chain are done.
+    `batch_client` is a client of the same chain for reads in batches, or None. `on_progress` shows the progress while the chain
+    is read for a log. Its argument is the number of entries for which all reads of the chain are done.
     """
-    if known.failure is not None:
-        return _without_chain(known.failure)
-    if (reader := known.reader) is None:
-        return Court(lambda _: LogFindings())
+    if holders.failure is not None:
+        return _judge_without_chain(holders.failure)
+    if (reader := holders.reader) is None:
+        return ReleaseJudge(lambda _: LogFindings())
     try:
         block = reader.head()
         seen = AuditBlock(block, reader.snapshot(ZERO_ADDRESS, block).timestamp, SystemClock().now())
     except (Fault, Unavailable) as error:
-        return _without_chain(error)
-    if ahead is None:
-        return Court(lambda entries: judge_log(entries, reader, seen))
-    quick = SnapshotReader(ahead, reader.network)
+        return _judge_without_chain(error)
+    if batch_client is None:
+        return ReleaseJudge(lambda entries: judge_log(entries, reader, seen))
+    batch_reader = SnapshotReader(batch_client, reader.network)
 
-    def judged_ahead(entries: Sequence[SignedRelease]) -> LogFindings:
-        prefetch(entries, quick, seen, tell)
-        return judge_log(entries, quick, seen)
+    def judge_in_batches(entries: Sequence[SignedRelease]) -> LogFindings:
+        prefetch(entries, batch_reader, seen, on_progress)
+        return judge_log(entries, batch_reader, seen)
 
-    return Court(judged_ahead)
+    return ReleaseJudge(judge_in_batches)
 
 
-def judged(looked: Sequence[Looked], court: Court, told: Callable[[Looked], object]) -> list[Looked]:
-    """Adds the chain's findings to each log, and returns the logs in the same order. `told` is called after each log.
+def judge_logs(
+    audits: Sequence[ShardLogAudit], judge: ReleaseJudge, on_judged: Callable[[ShardLogAudit], object]
+) -> list[ShardLogAudit]:
+    """Adds the judge's findings to each audit, and returns the audits in the same order. Calls `on_judged` after each log.
 
-    The longest log is judged last, because each release costs up to a dozen reads of the chain, and a shard can write as many
-    releases as it likes.
+    The longest log is judged last, because each release costs up to a dozen reads of the chain, and a shard can write any number
+    of releases.
     """
-    found: dict[int, Looked] = {}
-    for place in sorted(range(len(looked)), key=lambda place: len(looked[place].kept.entries)):
-        found[place] = looked[place]._replace(judged=court.judge(looked[place].kept.entries))
-        told(found[place])
-    return [found[place] for place in range(len(looked))]
+    found: dict[int, ShardLogAudit] = {}
+    for place in sorted(range(len(audits)), key=lambda place: len(audits[place].copy.entries)):
+        found[place] = audits[place]._replace(findings=judge.judge(audits[place].copy.entries))
+        on_judged(found[place])
+    return [found[place] for place in range(len(audits))]
 
 
-def worst(exits: Iterable[Exit]) -> Exit:
-    """Returns the worst of several exit codes. A proof against a shard comes first, then errors of this machine, then errors that
-    may pass. Returns `Exit.OK` if there are none."""
+def worst_exit(exits: Iterable[Exit]) -> Exit:
+    """Returns the worst of several exit codes, or `Exit.OK` if there are none. The worst code stands for a proof against a shard.
+    Then come errors on this machine, then errors that may pass, then questions that stay open."""
     found = set(exits)
     return next((each for each in _WORST_FIRST if each in found), Exit.OK)
 
 
 class _LabelInDoubt(ConfigurationError):
-    """Error: the address book and the chain have different assurance labels for a key epoch."""
+    """The address book and the chain have different assurance labels for a key epoch."""
 
 
-def _looked(history: SharesHistory, kept: CopiedLog, broken: list[str], silent: str, unusable: str) -> Looked:
-    held = [each for each in history.versions if share_index(kept.shard, each)]
-    gaps = [each.version for each in held if silent and not history.is_whole(each, kept.last_read_at, kept.newest)]
-    return Looked(
-        kept=kept,
-        place=share_index(kept.shard, held[-1]),
+def _log_audit(history: SharesHistory, copy: CopiedLog, broken: list[str], silent: str, unusable: str) -> ShardLogAudit:
+    held = [each for each in history.versions if share_index(copy.shard, each)]
+    gaps = [each.version for each in held if silent and not history.is_whole(each, copy.last_read_at, copy.newest)]
+    return ShardLogAudit(
+        copy=copy,
+        place=share_index(copy.shard, held[-1]),
         versions=[each.version for each in held],
         former=held[-1] is not history.current,
         broken=broken,
         silent=silent,
         unusable=unusable,
-        untold=gaps,
-        judged=LogFindings(),
+        unknown_versions=gaps,
+        findings=LogFindings(),
     )
 
 
-def _without_chain(error: BytewiseError) -> Court:
-    is_ours = isinstance(error, ConfigurationError)
-    why, code = (UnjudgedReason.NOT_ASKED, Exit.USAGE) if is_ours else (UnjudgedReason.NO_ANSWER, Exit.UNAVAILABLE)
-    return Court(lambda entries: unjudged_log(entries, why), str(error), code)
+def _judge_without_chain(error: BytewiseError) -> ReleaseJudge:
+    is_local = isinstance(error, ConfigurationError)
+    why, code = (UnjudgedReason.NOT_ASKED, Exit.USAGE) if is_local else (UnjudgedReason.NO_ANSWER, Exit.UNAVAILABLE)
+    return ReleaseJudge(lambda entries: unjudged_log(entries, why), str(error), code)

@@ -14,25 +14,26 @@ from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Address, Digest, hex0x
 from cli.assurance import warn
-from cli.key.log_audit import Looked
+from cli.key.log_audit import ShardLogAudit
 from cli.output import OutputFormat, emit, moment, plain
 from kms.release_log.opening_report import OpeningReport, ReportedRelease, SharesHistory
 
 _NO_TICKET = "the shards kept no ticket"
 
 
-def print_found(record: EpochRecord, found: list[Looked], failure: str, output: OutputFormat) -> None:
-    """Prints the findings about each shard of a key epoch, and the epoch's assurance label. `failure` is the reason why the chain
-    judged no release, or empty."""
-    rows = [{**_row(each), "assurance": record.assurance} for each in found]
+def print_found(record: EpochRecord, found: list[ShardLogAudit], failure: str, output: OutputFormat) -> None:
+    """Prints the findings about each shard of a key epoch, and the epoch's assurance label. `failure` is the reason why no
+    release could be judged, or empty."""
+    rows = [{**_row_of(each), "assurance": record.assurance} for each in found]
     emit(output, rows, lambda: _print_rows(record, rows))
     if failure:
         Console(stderr=True).print(plain(f"no right was judged: {failure}", "yellow"), soft_wrap=True)
 
 
-def print_progress(looked: Looked) -> None:
-    """Prints the findings about one shard to standard error, so that the user sees them while the next shards are read."""
-    console, row = Console(stderr=True), _row(looked)
+def print_progress(audit: ShardLogAudit) -> None:
+    """Prints the findings about one shard to standard error, so that the user sees them while the command reads the next
+    shards."""
+    console, row = Console(stderr=True), _row_of(audit)
     console.print(f"looked at shard {row['shard']}, {row['address']}: {row['records']} records", style="dim", soft_wrap=True)
     for line, style in _lines(row):
         console.print(plain(f"  {line}", style), soft_wrap=True)
@@ -40,7 +41,8 @@ def print_progress(looked: Looked) -> None:
 
 def _print_rows(record: EpochRecord, rows: list[dict[str, Any]]) -> None:
     title = f"release logs of key epoch {record.epoch}, assurance {record.assurance}"
-    # In a terminal of 80 columns no text may be cut off: the column "newest" has a date.
+    # Cells fold and have no padding, so that a terminal of 80 columns cuts off no text, for example no date in the column
+    # "newest".
     console, table = Console(), Table(title=title, title_justify="left", padding=0)
     headings = ("shard", "versions", "records", "released", "refused", "without ticket", "without grounds", "newest")
     for heading in headings:
@@ -90,8 +92,8 @@ class Subject(NamedTuple):
 
 
 def print_report(receipt: Digest, subject: Subject, report: OpeningReport, output: OutputFormat) -> None:
-    """Prints the release records of one receipt, oldest first. For each version of the shares it also prints the voters that
-    could open the receipt."""
+    """Prints which voters could open one receipt, then the release records of the receipt, the oldest first, and last the holders
+    of each version of the shares."""
     rebuilt, history = is_rebuilt(subject.epoch), subject.history
     about: dict[str, Any] = {
         "receipt": hex0x(receipt), "epoch": subject.epoch, "assurance": subject.assurance,
@@ -153,8 +155,8 @@ def _shares_entry(history: SharesHistory, report: OpeningReport, shares: DealtSh
 
 
 def _enclave(signed: SignedRelease) -> dict[str, Any] | None:
-    """Returns what the shard found out about the enclave that asked it. Returns None for a record of an older shard, which did
-    not store this."""
+    """Returns the facts about the enclave that the shard stored with its record. Returns None for a record of an older version of
+    the shard program, which stored no such facts."""
     if signed.grounds is None:
         return None
     grounds = signed.grounds.grounds
@@ -219,7 +221,7 @@ def _opening_line(each: dict[str, Any]) -> str:
 
 
 def _summary(about: dict[str, Any]) -> Iterator[str]:
-    # Statements about the receipt itself, independent of a voter.
+    # The sentences about the receipt that do not depend on a voter.
     if about["key_given_to"]:
         owners = ", ".join(about["key_given_to"])
         yield f"the epoch's key was given to {owners}: it opens every receipt of key epoch {about['epoch']}"
@@ -246,25 +248,26 @@ def _shares_line(each: dict[str, Any], source: str) -> str:
     return f"shares of version {each['version']}{since}{until}, {each['threshold']} open (by {source}): {holders}"
 
 
-def _row(looked: Looked) -> dict[str, Any]:
-    entries = looked.kept.entries
+def _row_of(audit: ShardLogAudit) -> dict[str, Any]:
+    """Returns the findings about one shard as plain JSON data."""
+    entries = audit.copy.entries
     released = sum(each.record.decision in RELEASES for each in entries)
     return {
-        "shard": looked.place,
-        "address": looked.kept.shard,
-        "versions": looked.versions,
-        "former": looked.former,
+        "shard": audit.place,
+        "address": audit.copy.shard,
+        "versions": audit.versions,
+        "former": audit.former,
         "records": len(entries),
         "released": released,
         "refused": len(entries) - released,
         "without_ticket": sum(each.right is None for each in entries),
         "without_grounds": sum(each.grounds is None for each in entries),
-        "newest": looked.kept.newest,
-        "broken": [*looked.broken, *looked.judged.wrong],
-        "silent": looked.silent,
-        "unusable": looked.unusable,
-        "untold": looked.untold,
-        "unjudged": {why.value: count for why, count in looked.judged.unjudged.items()},
-        "failure": looked.judged.failure,
-        "undated": looked.judged.undated,
+        "newest": audit.copy.newest,
+        "broken": [*audit.broken, *audit.findings.wrong],
+        "silent": audit.silent,
+        "unusable": audit.unusable,
+        "untold": audit.unknown_versions,
+        "unjudged": {why.value: count for why, count in audit.findings.unjudged.items()},
+        "failure": audit.findings.failure,
+        "undated": audit.findings.undated,
     }

@@ -1,4 +1,4 @@
-"""`bytewise key list` and `show`: shows key epochs as they are on the chain, and whether their shards answer and serve them."""
+"""`bytewise key list` and `show`: shows key epochs as the chain has them, and whether each shard answers and serves its epoch."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -30,8 +30,8 @@ Ask = Callable[["ShardRecord"], "ShardInfo"]
 
 
 def ask_over_https(timeout_s: float) -> Ask:
-    """Returns the function that asks a shard over HTTPS, at `/v1/info`. It trusts only the certificate that the key epoch
-    names."""
+    """Returns a function that asks a shard over HTTPS, at `/v1/info`. The function trusts only the certificate that the key epoch
+    names for the shard."""
     from bytewise.protocol.encoding import decode
     from bytewise.protocol.keys.epochs import ShardInfo
     from kms.shard_client import ShardClient
@@ -91,6 +91,8 @@ def _chains(reader: "SnapshotReader", epoch: int, block: int, final: int | None)
 
 
 def _epoch(document: "EpochDocument", chains: "Sequence[EpochOnChain]", policy: Digest, ask: Ask) -> dict[str, Any]:
+    """Returns a key epoch and the answers of its shards as plain data. `chains` has the epoch at the newest block, and then at
+    the newest final block."""
     from bytewise.protocol.keys.epochs import EpochState
     from bytewise.protocol.suites import kind_of, suite_of
 
@@ -119,11 +121,12 @@ def _epoch(document: "EpochDocument", chains: "Sequence[EpochOnChain]", policy: 
 
 
 def _shard(shard: "ShardRecord", epoch: int, policy: Digest, ask: Ask, chains: "Sequence[EpochOnChain]") -> dict[str, Any]:
-    says, wrong = _said(shard, epoch, policy, ask, chains) if chains else ("not asked", False)
-    return {"index": shard.index, "account": shard.address, "url": shard.url, "says": says, "wrong": wrong}
+    answer, wrong = _answer_of(shard, epoch, policy, ask, chains) if chains else ("not asked", False)
+    return {"index": shard.index, "account": shard.address, "url": shard.url, "says": answer, "wrong": wrong}
 
 
-def _said(shard: "ShardRecord", epoch: int, policy: Digest, ask: Ask, chains: "Sequence[EpochOnChain]") -> tuple[str, bool]:
+def _answer_of(shard: "ShardRecord", epoch: int, policy: Digest, ask: Ask, chains: "Sequence[EpochOnChain]") -> tuple[str, bool]:
+    """Asks a shard. Returns a sentence about the shard's answer, and whether the answer contradicts the chain or its epoch."""
     from kms.shard_client import PAGE_NOT_FOUND
 
     try:
@@ -134,19 +137,22 @@ def _said(shard: "ShardRecord", epoch: int, policy: Digest, ask: Ask, chains: "S
         # A shard without an epoch does not serve `info`.
         is_idle = isinstance(error, ShardRefused) and error.values[-1] == PAGE_NOT_FOUND
         return _AWAITS if is_idle else f"refuses: {error}", True
-    for wrong, says in (
+    for wrong, answer in (
         ((info.shard, info.index) != (shard.address, shard.index), f"is {info.shard}, shard {info.index}"),
         (info.epoch != epoch, f"serves key epoch {info.epoch}"),
         (info.policy != policy, "has another appraisal policy than the chain's final block"),
     ):
         if wrong:
-            return says, True
-    return _share_said(info, chains)
+            return answer, True
+    return _share_answer(info, chains)
 
 
-def _share_said(info: "ShardInfo", chains: "Sequence[EpochOnChain]") -> tuple[str, bool]:
-    """Compares the version of a shard's share with the chain. Returns a sentence, and True if it is a contradiction. A shard
-    follows the newest final block, whose version may differ from that of the newest block."""
+def _share_answer(info: "ShardInfo", chains: "Sequence[EpochOnChain]") -> tuple[str, bool]:
+    """Compares the version of a shard's share with the version on the chain. Returns a sentence, and whether it states a
+    contradiction.
+
+    A shard follows the newest final block. The version there may differ from the version at the newest block.
+    """
     from bytewise.protocol.digests import keccak256
     from bytewise.protocol.keys.epochs import EpochState
 
@@ -180,7 +186,7 @@ def list_epochs(
     """
     state = _collected(network, rpc, None)
     emit(output, state["epochs"] if output is OutputFormat.JSONL else state, lambda: show(state, Console()))
-    _end(state)
+    _exit_by(state)
 
 
 def show_epoch(
@@ -202,7 +208,7 @@ def show_epoch(
         )
         raise typer.Exit(Exit.NOT_FOUND)
     emit(output, {**state["epochs"][0], "wrong": state["wrong"]}, lambda: show(state, Console()))
-    _end(state)
+    _exit_by(state)
 
 
 def _collected(network: Path, rpc: list[str], only: int | None) -> dict[str, Any]:
@@ -215,7 +221,7 @@ def _collected(network: Path, rpc: list[str], only: int | None) -> dict[str, Any
     return collect(SnapshotReader(client, verify_code(client, book)), ask_over_https(TIMEOUT_S), only)
 
 
-def _end(state: Mapping[str, Any]) -> None:
+def _exit_by(state: Mapping[str, Any]) -> None:
     if state["wrong"]:
         raise typer.Exit(Exit.MISMATCH)
     raise typer.Exit(Exit.UNAVAILABLE if state["silent"] else Exit.OK)

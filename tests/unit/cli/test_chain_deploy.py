@@ -25,7 +25,7 @@ from chain.deployment.plan import LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS
 from chain.sending.keys import save_signer
 from chain.sending.transactions import TransactionCall, send_all
 from cli.__main__ import main
-from cli.chain.deploy import StakeName, deploy, restaked
+from cli.chain.deploy import StakeName, deploy, eigenlayer_settings
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
 from tests.fixtures.chain.devnet import POOL, signer
 from tests.fixtures.cli.killed_deploy import Killed, stop_after
@@ -113,9 +113,9 @@ def test_book_that_another_run_wrote_meanwhile_is_kept(
 
     def slow(*options: Any) -> Any:
         book.write_text("of the other run")
-        return restaked(*options)
+        return eigenlayer_settings(*options)
 
-    monkeypatch.setattr("cli.chain.deploy.restaked", slow)
+    monkeypatch.setattr("cli.chain.deploy.eigenlayer_settings", slow)
     assert "exists already" in cli("--pool", GIVEN, "--out", str(book), wanted=Exit.USAGE)
     assert book.read_text() == "of the other run" and anvil.client.nonce(signer(0).address) == 0
 

@@ -30,7 +30,7 @@ from chain.deployment.calls import ContractCall
 from chain.deployment.plan import code
 from chain.sending.keys import save_signer
 from cli.__main__ import main
-from cli.chain.proposal import acts_of
+from cli.chain.proposal import read_calls
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.fixtures.chain.devnet import signer, word
 from tests.fixtures.chain.governance_cli import DELAYS, GUARDIAN, VOTER, GovernanceCli, founded_by_vote, passed
@@ -369,13 +369,13 @@ def test_malformed_list_of_calls_is_named(tmp_path: Path, content: str) -> None:
     file = tmp_path / "calls.json"
     file.write_text(content)
     with pytest.raises(ConfigurationError) as refused:
-        acts_of(file)
+        read_calls(file)
     assert WRONG[content] in str(refused.value)
 
 
 def test_list_of_calls_keeps_its_values_and_wei(tmp_path: Path) -> None:
     file = tmp_path / "calls.json"
     file.write_text("[" + CALL + '}, {"value": 5, "arguments": [], "function": "fund", "contract": "Ledger"}]')
-    assert acts_of(file) == [ContractCall("Ledger", "setMover", (MOVER, True)), ContractCall("Ledger", "fund", (), 5)]
+    assert read_calls(file) == [ContractCall("Ledger", "setMover", (MOVER, True)), ContractCall("Ledger", "fund", (), 5)]
     with pytest.raises(ConfigurationError, match="No such file"):
-        acts_of(tmp_path / "none")
+        read_calls(tmp_path / "none")

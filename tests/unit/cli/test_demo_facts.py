@@ -13,7 +13,7 @@ from bytewise.protocol.units import Address, Digest, unhex
 from bytewise.service.exit_codes import Exit
 from cli.__main__ import main
 from cli.demo.client import Answer
-from cli.demo.director import Fate, Fates
+from cli.demo.director import MemberFailure, MemberFailures
 from cli.demo.facts import judge
 
 RECORDED = json.loads(Path(__file__).with_name("recorded_demo.json").read_text())
@@ -27,35 +27,37 @@ class Run:
     status: dict[str, Any]
     checked: dict[str, int]
     answers: list[Answer]
-    fates: Fates
+    failures: MemberFailures
     accounts: dict[str, Address]
 
     def judged(self) -> dict[str, bool]:
-        return judge(self.status, self.checked, self.answers, self.fates, self.accounts)
+        return judge(self.status, self.checked, self.answers, self.failures, self.accounts)
 
     def frauds(self) -> list[dict[str, Any]]:
         return [d for d in self.status["disputes"] if d["operator"] == self.accounts["dishonest"]]
 
-    def spite(self) -> dict[str, Any]:
+    def frivolous(self) -> dict[str, Any]:
         found: dict[str, Any] = next(d for d in self.status["disputes"] if d["challenger"] == self.accounts["challenger"])
         return found
 
-    def seat(self, fate: Fate | None) -> dict[str, Any]:
-        assert fate is not None
-        dispute = next(d for d in self.status["disputes"] if d["dispute"] == "0x" + fate.dispute.hex())
-        found: dict[str, Any] = next(m for m in dispute["members"] if m["voter"] == self.accounts[fate.member])
+    def seat(self, failure: MemberFailure | None) -> dict[str, Any]:
+        assert failure is not None
+        dispute = next(d for d in self.status["disputes"] if d["dispute"] == "0x" + failure.dispute.hex())
+        found: dict[str, Any] = next(m for m in dispute["members"] if m["voter"] == self.accounts[failure.member])
         return found
 
 
 def recorded() -> Run:
     raw = copy.deepcopy(RECORDED)
-    fates = Fates(_fate(raw["fates"]["killed"]), _fate(raw["fates"]["absent"]), -9, "an answer", True, True)
+    failures = MemberFailures(
+        _failure_of(raw["fates"]["killed"]), _failure_of(raw["fates"]["absent"]), -9, "an answer", True, True
+    )
     answers = [Answer(**{**each, "opening": Path(each["opening"])}) for each in raw["answers"]]
-    return Run(raw["status"], raw["checked"], answers, fates, raw["accounts"])
+    return Run(raw["status"], raw["checked"], answers, failures, raw["accounts"])
 
 
-def _fate(raw: dict[str, Any]) -> Fate:
-    return Fate(raw["member"], Digest(unhex(raw["dispute"])), raw["round"])
+def _failure_of(raw: dict[str, Any]) -> MemberFailure:
+    return MemberFailure(raw["member"], Digest(unhex(raw["dispute"])), raw["round"])
 
 
 def _set(where: Callable[[Run], Any], key: str, value: Any) -> Callable[[Run], object]:
@@ -87,7 +89,7 @@ def _fewer_tokens_cheated(run: Run) -> None:
 
 
 def _unattested(run: Run) -> None:
-    next(m for m in run.spite()["members"] if m["revealed"])["attested_passes"] = None
+    next(m for m in run.frivolous()["members"] if m["revealed"])["attested_passes"] = None
 
 
 SABOTAGE: dict[str, Callable[[Run], object]] = {
@@ -109,14 +111,14 @@ SABOTAGE: dict[str, Callable[[Run], object]] = {
     "the watchtower had committed": _set(lambda run: run.frauds()[0], "challenger_knew", False),
     "every seat is paid": _set(lambda run: run.frauds()[0], "paid_out", False),
     "at least a fifth": _set(lambda run: run.frauds()[0]["money"], "burned_wei", "1"),
-    "the frivolous dispute is UPHELD": _set(lambda run: run.spite(), "verdict", "DRAW"),
-    "it costs its challenger": _set(lambda run: run.spite()["money"], "to_challenger_wei", "1"),
-    "a member was killed": lambda run: setattr(run.fates, "kill_status", 0),
-    "it came back": _set(lambda run: run.seat(run.fates.killed), "commitments", 2),
-    "its journal had not": lambda run: setattr(run.fates, "journal_unmarked", False),
-    "what is on-chain": lambda run: setattr(run.fates, "same_bytes", False),
-    "another member stayed away": _set(lambda run: run.seat(run.fates.absent), "commitments", 1),
-    "the verdict stands": lambda run: setattr(run.fates, "absent", None),
+    "the frivolous dispute is UPHELD": _set(lambda run: run.frivolous(), "verdict", "DRAW"),
+    "it costs its challenger": _set(lambda run: run.frivolous()["money"], "to_challenger_wei", "1"),
+    "a member was killed": lambda run: setattr(run.failures, "kill_status", 0),
+    "it came back": _set(lambda run: run.seat(run.failures.killed), "commitments", 2),
+    "its journal had not": lambda run: setattr(run.failures, "journal_unmarked", False),
+    "what is on-chain": lambda run: setattr(run.failures, "same_bytes", False),
+    "another member stayed away": _set(lambda run: run.seat(run.failures.absent), "commitments", 1),
+    "the verdict stands": lambda run: setattr(run.failures, "absent", None),
     "every vote rests": _unattested,
     "every committee has": _set(lambda run: run.frauds()[0], "seats", 31),
     "all money sums": _set(lambda run: run.status, "money_sums", False),

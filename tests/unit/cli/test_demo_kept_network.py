@@ -96,7 +96,7 @@ def test_the_spare_account_has_funds_and_a_key_for_its_owner_only(site: Site) ->
     with running_anvil() as anvil:
         port = int(anvil.url.rsplit(":", 1)[1])
         there = Site(site.root, site.folder, Ports(port, 0, 0, 0, 0, (), (), ()), 1)
-        account = keeping.make_spare(there)
+        account = keeping.make_spare_account(there)
         assert load_signer(there.spare_key).address == account and anvil.client.chain_id == CHAIN_ID
         assert int(anvil.rpc("eth_getBalance", account, "latest"), 16) == FUNDS_WEI
     assert stat.S_IMODE(there.spare_key.stat().st_mode) == 0o600
@@ -118,11 +118,11 @@ def test_ended_process_of_a_kept_network_is_named_once_with_its_log(network: Pro
     assert all(name != "lives" for name in network.ended())
     os.kill(network.pids()["dies"], signal.SIGKILL)
     until(threading.Event(), lambda: len(network.ended()) == 2)
-    assert keeping.news_of_the_dead(network, told) == [
+    assert keeping.ended_messages(network, told) == [
         f"fails ended with exit code 3; its log is {tmp_path / 'fails.log'}",
         f"dies was ended by SIGKILL; its log is {tmp_path / 'dies.log'}",
     ]
-    assert keeping.news_of_the_dead(network, told) == []
+    assert keeping.ended_messages(network, told) == []
     assert network.unclean(midway=False) == {"fails": 3, "dies": -9, "lives": -15}
 
 

@@ -26,8 +26,8 @@ from cli.__main__ import main
 from cli.drill.command import document
 from cli.drill.fork import running_fork
 from cli.drill.penalty import PenaltyDrill, SeatFault
-from cli.drill.play import DrillReport
 from cli.drill.relay import READ_METHODS, reading_relay
+from cli.drill.session import DrillReport
 from cli.drill.slash import SlashDrill
 from tests.fixtures.chain.anvil import CHAIN_ID, PROGRAM, Anvil, running_anvil
 from tests.fixtures.chain.devnet import CHALLENGER, ENVIRONMENT, GUARDIAN, OPERATORS, STAKE_WEI, VERIFIERS
@@ -59,7 +59,7 @@ def folder(court: DisputeFixture, tmp_path: Path) -> Path:
 def play(court: DisputeFixture, account: Address, receipts: int = 1, url: str = "") -> DrillReport:
     """One drill on a fork of the chain's newest block."""
     with running_fork(PROGRAM, url or court.anvil.url, court.network, court.reader.head()) as fork:
-        return SlashDrill(fork, account, receipts, lambda *_: None).play()
+        return SlashDrill(fork, account, receipts, lambda *_: None).run()
 
 
 def test_drill_shows_the_slash_to_the_wei_and_sends_nothing(court: DisputeFixture) -> None:
@@ -109,7 +109,7 @@ def test_account_that_has_nothing_to_lose_is_refused(court: DisputeFixture) -> N
             play(court, who)
     with running_fork(PROGRAM, court.anvil.url, court.network, court.reader.head()) as fork:
         with pytest.raises(ConfigurationError, match="in no pool"):
-            PenaltyDrill(fork, CHALLENGER.address, SeatFault.ABSENT, lambda *_: None).play()
+            PenaltyDrill(fork, CHALLENGER.address, SeatFault.ABSENT, lambda *_: None).run()
 
 
 def operator_folder(tmp_path: Path, url: str) -> Path:
@@ -213,7 +213,7 @@ def test_verifier_loses_the_penalty_of_each_seat_on_the_fork(court: DisputeFixtu
     anvil, me, head = court.anvil, VERIFIERS[0].address, court.anvil.client.head()
     with fronts(anvil, 1) as (front,):
         with running_fork(PROGRAM, front.url, court.network, head.number) as fork:
-            report = PenaltyDrill(fork, me, fault, lambda *_: None).play()
+            report = PenaltyDrill(fork, me, fault, lambda *_: None).run()
         assert front.asked.keys() <= READ_METHODS
     assert anvil.client.head() == head
     drawn = next(re.search(r"drawn for (\d+) of", each.title) for each in report.steps if "You are drawn" in each.title)
@@ -234,7 +234,7 @@ def test_drill_at_eigenlayer_plays_operators_and_refuses_verifiers(anvil: Anvil,
     with running_fork(PROGRAM, anvil.url, court.network, anvil.client.head().number) as fork:
         drill = PenaltyDrill(fork, VERIFIERS[0].address, SeatFault.ABSENT, lambda *_: None)
         with pytest.raises(ConfigurationError, match="stake is at EigenLayer"):
-            drill.play()
+            drill.run()
 
 
 QUESTIONS_NO_MORE: tuple[object, ...] = (

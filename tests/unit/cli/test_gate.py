@@ -18,7 +18,7 @@ from bytewise.service.exit_codes import Exit
 from bytewise_client import endpoint as endpoints
 from bytewise_client.endpoint import MAX_ANSWER_BYTES, Plan, comparable, first_difference
 from cli.__main__ import main
-from cli.demo.facts import gated
+from cli.demo.facts import gate_fact
 from tests.fixtures.serving.operator_site import READY_S, Operator, make_artifact, process, running_operator_site
 
 SHORT = ("--runs", "2", "--traffic", "2", "--tokens", "12")
@@ -45,7 +45,7 @@ def test_gate_passes_a_warm_honest_operator_and_names_a_cheating_one(tmp_path: P
         with process(site.folder, CHEAT, *settings) as child, site.http() as http:
             wait_warm(site, http, child)
             code, told = fired(capsys, *at(site))
-            assert (code, told["identical"], set(gated(told).values())) == (Exit.MISMATCH, False, {False})
+            assert (code, told["identical"], set(gate_fact(told).values())) == (Exit.MISMATCH, False, {False})
             where = told["difference"]
             assert (where["request"], where["answer"]) == ("greedy", "2 (alone)") and where["expected"] != where["found"]
             code, told = fired(capsys, *at(site))
@@ -53,7 +53,7 @@ def test_gate_passes_a_warm_honest_operator_and_names_a_cheating_one(tmp_path: P
             code, told = fired(capsys, *at(site))
         assert (code, told["identical"], told["difference"], told["replayed"]) == (Exit.OK, True, None, False)
         assert (told["answers"], told["compared"]) == (16, 6) and told["bytes"] > 6 * 500
-        assert set(gated(told).values()) == {True}
+        assert set(gate_fact(told).values()) == {True}
 
 
 def wait_warm(site: Operator, http: httpx2.Client, child: "subprocess.Popen[bytes]") -> None:
@@ -216,7 +216,7 @@ def test_an_endpoint_that_repeats_an_answer_proves_nothing(capsys: pytest.Captur
     with endpoint(lambda _: changed(lambda r: None, receipt="0x1")) as url:
         code, told = fired(capsys, url)
     assert (code, told["identical"], told["replayed"]) == (Exit.INCONCLUSIVE, False, True)
-    assert set(gated(told).values()) == {False} == set(gated({}).values())
+    assert set(gate_fact(told).values()) == {False} == set(gate_fact({}).values())
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.protocol.units import U64, ZERO_DIGEST, Digest, hex0x
 from bytewise.service.exit_codes import Exit
 from bytewise.storage.tables import ReleaseRow
-from cli.chain.privileged_call import moment
+from cli.output import moment
 from tests.fixtures.cli.log_site import LogSite, site
 from tests.fixtures.kms.dealt_again import dealt_again, mean
 from tests.fixtures.kms.memory_chain import NOW, OTHER_VOTER, VOTER, Case

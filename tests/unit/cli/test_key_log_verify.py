@@ -15,8 +15,7 @@ from bytewise.service.exit_codes import Exit
 from bytewise.storage.tables import ReleaseRow
 from chain.client.address_book import contracts, write_network
 from cli.key import log_audit
-from cli.key.log_audit import Court as Judge
-from cli.key.log_audit import worst
+from cli.key.log_audit import ReleaseJudge, worst_exit
 from kms.release_log import copies
 from kms.release_log.copies import ReleaseLogCopy
 from kms.release_log.entitlement import AuditBlock, judge_log
@@ -39,8 +38,8 @@ def with_code(site: LogSite) -> None:
 
 def asked(monkeypatch: pytest.MonkeyPatch, court: Court, seen: int = NOW) -> None:
     """From now on this chain answers whom `--rpc` names."""
-    answers = Judge(lambda entries: judge_log(entries, court, AuditBlock(100, seen, seen)))
-    monkeypatch.setattr(log_audit, "court_of", lambda *_: answers)
+    answers = ReleaseJudge(lambda entries: judge_log(entries, court, AuditBlock(100, seen, seen)))
+    monkeypatch.setattr(log_audit, "judge_of", lambda *_: answers)
 
 
 def cut(site: LogSite) -> None:
@@ -150,8 +149,8 @@ def test_log_with_unjudged_releases_is_not_called_complete(site: LogSite, monkey
 def test_worst_of_several_exit_codes_is_returned() -> None:
     order = (Exit.MISMATCH, Exit.USAGE, Exit.UNAVAILABLE, Exit.INCONCLUSIVE, Exit.OK)
     for place, code in enumerate(order):
-        assert worst(reversed(order[place:])) is code
-    assert worst(()) is Exit.OK
+        assert worst_exit(reversed(order[place:])) is code
+    assert worst_exit(()) is Exit.OK
 
 
 @pytest.mark.e2e

@@ -324,7 +324,7 @@ def test_shards_own_text_neither_stops_nor_colours_the_terminal(capsys: pytest.C
         raise ShardRefused("https://shard", HOSTILE)
 
     record = ShardRecord(1, VOTER.address, HOSTILE, "", "", Blob(b""))
-    says, wrong = status._said(record, 1, ZERO_DIGEST, ask, ())
+    says, wrong = status._answer_of(record, 1, ZERO_DIGEST, ask, ())
     assert wrong
     row = {"index": 1, "account": VOTER.address, "url": HOSTILE, "says": says}
     epoch = {"epoch": 1, "state": "ACTIVE", "version": 0, "threshold": 2, "assurance": "simulated", "kind": "plain"}
@@ -344,10 +344,10 @@ def test_a_shard_of_an_epoch_that_is_not_final_yet_contradicts_nothing() -> None
         return info
 
     record = ShardRecord(1, VOTER.address, "https://shard", "", "", Blob(b""))
-    says, wrong = status._said(record, 1, ZERO_DIGEST, ask, (there, none))
+    says, wrong = status._answer_of(record, 1, ZERO_DIGEST, ask, (there, none))
     assert "opens nothing until a final block has the epoch" in says and not wrong
     for chains in ((there, there), (there,)):
-        says, wrong = status._said(record, 1, ZERO_DIGEST, ask, chains)
+        says, wrong = status._answer_of(record, 1, ZERO_DIGEST, ask, chains)
         assert "reads of the chain that other shares are meant" in says and wrong, "the final block has it"
 
 

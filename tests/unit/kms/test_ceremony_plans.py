@@ -14,7 +14,7 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64
 from bytewise.service.settings import DatabaseUrl
 from bytewise.storage.migrate import migrate
-from cli.key.ceremony import _agreed
+from cli.key.ceremony import _plan_facts
 from kms.ceremony.coordinator import finished_ceremony, load_or_make_plan, make_plan
 from kms.settings import CeremonySettings
 from tests.fixtures.kms.ceremonies import COORDINATOR
@@ -49,7 +49,7 @@ def test_settings_that_contradict_the_plan_are_refused_and_the_plan_stays(settin
 
 
 def test_approval_shows_what_the_plan_makes(settings: CeremonySettings) -> None:
-    shown = _agreed(_agree(settings).plan)
+    shown = _plan_facts(_agree(settings).plan)
     assert (shown["opened_by"], shown["quorum"], shown["reveal_budget"], shown["assurance"]) == ("2 of 3", 2, 1, "simulated")
     assert (shown["purpose"], shown["epoch"], shown["repair_target"]) == ("GENERATE", 3, None)
     assert shown["coordinator"] == COORDINATOR.address

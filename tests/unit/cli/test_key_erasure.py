@@ -21,7 +21,7 @@ from chain.deployment.calls import estimated_call
 from chain.deployment.deploy import compromise_epoch
 from chain.deployment.params import DEVNET
 from chain.sending.transactions import send_all
-from cli.key import erased
+from cli.key import erasure
 from kms.ceremony.erasure import SharesToErase, count_statements, erase_shares, judge_statement, shares_to_erase, statement_file
 from kms.shard.chain_view import ChainCeremonyView
 from kms.storage import keyring
@@ -191,10 +191,10 @@ def test_erasure_statements_without_the_old_holders_are_not_enough(world: World)
     words = [SignedErasure(plain, each.address, each.sign(erasure_digest(plain))) for each in new]
     (wanted,) = shares_to_erase(CONTRACTS, 1, on_chain(world), (dealt(world, 0), dealt(world, 1, [each.address for each in new])))
     counts = count_statements([judge_statement(each, wanted) for each in words], wanted)
-    told = "\n".join(erased._summed([wanted], [counts]))
+    told = "\n".join(erasure._summary([wanted], [counts]))
     assert "version 0: 0 of 3 shards say so; 2 must" in told and f"missing are shards 1 {signer_of(world, 1).address}" in told
     assert "\nNOT out of reach: the shares of epoch 1 before those in force" in told
-    far = erased.statement_line(Path("x"), judge_statement(said(world, 1, at=U64(2**50)), wanted))
+    far = erasure.statement_line(Path("x"), judge_statement(said(world, 1, at=U64(2**50)), wanted))
     assert f"since {2**50} s; 1 files erased" in far
 
 

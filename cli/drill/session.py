@@ -1,4 +1,4 @@
-"""Code that all drills use: the report, steps on a fork, amounts before and after, and money that moved."""
+"""Code that all drills use: the steps on a fork, and the report with amounts before and after and with the money that moved."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +14,9 @@ from chain.reads.reader import SnapshotReader
 from cli.drill.fork import ForkedChain
 from dashboard.index.money import BURN_REASONS, REASONS, SEAT_PENALTY, SOURCES
 
-Tell = Callable[[str, int, int], None]
+ShowProgress = Callable[[str, int, int], None]
+"""A function that shows progress. Its arguments are the title of the present step, the number of steps that are done, and the
+number of all steps."""
 Amounts = Mapping[tuple[str, str], int]
 """Amounts in wei, by owner and name of the amount, for example `stake`."""
 
@@ -50,7 +52,7 @@ class Flow(NamedTuple):
     wei: int
 
 
-class LaterAct(NamedTuple):
+class LaterCall(NamedTuple):
     """A call that the account may want to make after the drill, and whether the contract would accept it."""
 
     title: str
@@ -61,7 +63,8 @@ class LaterAct(NamedTuple):
 
 
 class DrillReport(NamedTuple):
-    """The result of a drill: its steps, the changed amounts, the money that moved, and what the account could do afterwards."""
+    """The result of a drill: its steps, amounts before and after, the money that moved, and calls that the account could make
+    after the drill."""
 
     account: Address
     block: int
@@ -69,16 +72,15 @@ class DrillReport(NamedTuple):
     steps: tuple[DrillStep, ...]
     changes: tuple[Change, ...]
     flows: tuple[Flow, ...]
-    choices: tuple[LaterAct, ...]
+    choices: tuple[LaterCall, ...]
 
 
-class DrillPlay:
-    """The play of a drill: makes and records the steps for one account on one fork."""
+class DrillSession:
+    """One drill of one account on one fork: makes the calls of the drill and records its steps."""
 
-    def __init__(self, fork: ForkedChain, account: Address, tell: Tell, steps: int) -> None:
-        """`tell` shows the progress. It is called with the title of each step, the step's number and `steps`, the number of
-        all."""
-        self.fork, self.account, self._tell, self._count = fork, account, tell, steps
+    def __init__(self, fork: ForkedChain, account: Address, show_progress: ShowProgress, steps: int) -> None:
+        """`steps` is the number of all steps, which the session passes to `show_progress`."""
+        self.fork, self.account, self._show_progress, self._count = fork, account, show_progress, steps
         self.reader = SnapshotReader(fork.client, fork.network)
         self.first = self.reader.head()
         self.snapshot = self.reader.snapshot(account, self.first)
@@ -92,15 +94,15 @@ class DrillPlay:
 
     def do(self, title: str, actor: Address, call: ContractCall, effect: str) -> None:
         """Sends a call from an actor on the fork, and records it as a step of the report."""
-        self.tell(title)
+        self.show_progress(title)
         self.fork.send(actor, call)
-        self.note(title, actor, str(call), effect)
+        self.add_step(title, actor, str(call), effect)
 
-    def tell(self, title: str) -> None:
+    def show_progress(self, title: str) -> None:
         """Shows the title of the next step as progress."""
-        self._tell(title, len(self._steps), self._count)
+        self._show_progress(title, len(self._steps), self._count)
 
-    def note(self, title: str, actor: Address, call: str, effect: str) -> None:
+    def add_step(self, title: str, actor: Address, call: str, effect: str) -> None:
         """Records a step for the report, without a call on the fork."""
         clock = self.reader.snapshot(ZERO_ADDRESS, self.reader.head()).clock
         self._steps.append(DrillStep(title, actor, call, clock - self.snapshot.clock, effect))
@@ -121,11 +123,11 @@ class DrillPlay:
 
     def report(self, before: Amounts, after: Amounts, choices: Sequence[tuple[str, ContractCall, str]]) -> DrillReport:
         """Returns the report of the drill. `before` and `after` are the amounts at its start and its end. `choices` are calls
-        that the account could make afterwards, each with title and note. Each call is tried without changing the fork."""
+        that the account could make after the drill, each with title and note. Each call is tried without changing the fork."""
         lost = sum(before[self.account, each] - after[self.account, each] for each in ("stake", "stake being withdrawn"))
         changes = tuple(Change(*key, before[key], after[key]) for key in before)
         moved = CourtHistory(self.reader).movements(self.first + 1, self.reader.head())
-        later = tuple(LaterAct(title, str(call), self.fork.refusal(self.account, call), note) for title, call, note in choices)
+        later = tuple(LaterCall(title, str(call), self.fork.refusal(self.account, call), note) for title, call, note in choices)
         pots = penalty_pots(moved)
         flows = tuple(flow for each in moved for flow in flows_of(each, pots))
         return DrillReport(self.account, self.first, lost, tuple(self._steps), changes, flows, later)
@@ -142,8 +144,8 @@ class DrillPlay:
         yield "finish a withdrawal", ContractCall("StakeVault", "finishUnbond"), "only after the delay"
 
     def _unlock(self, stake_wei: int, unbond: ContractCall, params: ParamSet) -> str:
-        """Tells in a sentence when the stake could be withdrawn. It makes the request on the fork, reads the time, and undoes the
-        request."""
+        """Returns a sentence that says when the account could withdraw its stake. The function makes the request on the fork,
+        reads the time, and undoes the request."""
         if stake_wei == 0:
             return "no stake is left"
         vault = self.fork.network.addresses.stake_vault
@@ -157,8 +159,11 @@ class DrillPlay:
 
 
 def flows_of(moved: LedgerEvent, pots: Collection[bytes]) -> Sequence[Flow]:
-    """Returns the movements of money that one event of the ledger stands for. `pots` are the pots of the penalties of seats. The
-    ledger gives such a penalty the code of a slash, so only the pot shows the difference."""
+    """Returns the movements of money that one event of the ledger describes.
+
+    `pots` are the ledger's pots for penalties of seats. The ledger gives such a penalty the same code as a slash, so only the pot
+    shows the difference.
+    """
     values: dict[str, Any] = moved.values
     if moved.event == "Taken":
         reason = SEAT_PENALTY if values["ref"] in pots else SOURCES[values["source"]]

@@ -23,7 +23,7 @@ FilesArgument = Annotated[
 ]
 
 
-def erased(
+def verify_erasure(
     files: FilesArgument,
     network: NetworkOption = NETWORK_FILE,
     rpc: RpcOption = RPC_URLS,
@@ -46,8 +46,8 @@ def erased(
     from chain.reads.reader import SnapshotReader
     from kms.ceremony.erasure import count_statements, judge_statement, shares_to_erase
 
-    said = [_read(file) for file in files]
-    epochs = sorted({each.statement.epoch for each in said})
+    statements = [_read(file) for file in files]
+    epochs = sorted({each.statement.epoch for each in statements})
     if len(epochs) != 1:
         raise ConfigurationError("FILE...", f"statements of key epochs {', '.join(map(str, epochs))}: give those of one")
     book = read_network(network)
@@ -56,10 +56,10 @@ def erased(
     block = reader.head()
     dealt, disputable = share_history(client, book, epochs[0], block), reader.is_open_for_disputes(epochs[0], block)
     wanted = shares_to_erase(book.contracts, epochs[0], reader.epoch_on_chain(epochs[0], block), dealt, disputable)
-    judged = [_best(each, wanted) for each in said]
-    counts = [count_statements([judge_statement(each, shares) for each in said], shares) for shares in wanted]
-    lines, summed = list(map(statement_line, files, judged)), _summed(wanted, counts)
-    emit(output, _state(files, judged, wanted, counts), lambda: _print(lines, summed))
+    judged = [_best_judgement(each, wanted) for each in statements]
+    counts = [count_statements([judge_statement(each, shares) for each in statements], shares) for shares in wanted]
+    lines, summary = list(map(statement_line, files, judged)), _summary(wanted, counts)
+    emit(output, _document(files, judged, wanted, counts), lambda: _print(lines, summary))
     if any(each.invalid for each in judged):
         raise typer.Exit(Exit.MISMATCH)
     raise typer.Exit(Exit.OK if all(map(_is_enough, wanted, counts)) else Exit.INCONCLUSIVE)
@@ -71,9 +71,12 @@ def _print(*parts: Iterable[str]) -> None:
             print(printable(line))
 
 
-def _best(signed: "SignedErasure", wanted: "Sequence[SharesToErase]") -> "JudgedStatement":
-    """Returns the judgement of a statement for the version of the shares for which it counts. If it counts for no version, it is
-    judged for the newest version of which its shard had a share."""
+def _best_judgement(signed: "SignedErasure", wanted: "Sequence[SharesToErase]") -> "JudgedStatement":
+    """Judges a statement for each version of the shares, and returns one of the judgements.
+
+    Returns the judgement for the newest version for which the statement counts. If there is none, returns the judgement for the
+    newest version of which the shard had a share, or for the newest version if the shard had none.
+    """
     from kms.ceremony.erasure import judge_statement
 
     judged = [judge_statement(signed, each) for each in reversed(wanted)]
@@ -101,18 +104,18 @@ def _read(file: Path) -> "SignedErasure":
 
 
 def statement_line(file: Path, judged: "JudgedStatement") -> str:
-    """Returns the judgement of an erasure statement as one line for people. `file` is the file of the statement."""
+    """Returns the judgement of an erasure statement as one line for people. `file` is the path of the statement."""
     if judged.invalid:
         return f"{file}: FALSE: {judged.invalid}"
     if judged.irrelevant:
         return f"{file}: does not count: {judged.signed.shard} {judged.irrelevant}"
-    said = judged.signed.statement
-    when = moment(said.at, "%Y-%m-%d %H:%M UTC")
-    kept = "no share of the epoch" if said.kept == ZERO_DIGEST else f"no share but that of version {said.version}"
-    return f"{file}: {judged.signed.shard} has {kept} since {when}; {said.erased} files erased"
+    statement = judged.signed.statement
+    when = moment(statement.at, "%Y-%m-%d %H:%M UTC")
+    kept = "no share of the epoch" if statement.kept == ZERO_DIGEST else f"no share but that of version {statement.version}"
+    return f"{file}: {judged.signed.shard} has {kept} since {when}; {statement.erased} files erased"
 
 
-def _summed(wanted: "Sequence[SharesToErase]", counts: "Sequence[Mapping[int, Erasure]]") -> Iterator[str]:
+def _summary(wanted: "Sequence[SharesToErase]", counts: "Sequence[Mapping[int, Erasure]]") -> Iterator[str]:
     from bytewise.protocol.suites import is_rebuilt
 
     newest = wanted[-1]
@@ -135,7 +138,7 @@ def _summed(wanted: "Sequence[SharesToErase]", counts: "Sequence[Mapping[int, Er
         yield "enclaves rebuilt this key: what shards erase says nothing about them"
 
 
-def _state(
+def _document(
     files: Sequence[Path],
     judged: "Sequence[JudgedStatement]",
     wanted: "Sequence[SharesToErase]",
