@@ -17,7 +17,7 @@ from cli.output import CHECK_STYLES, OutputFormat, OutputOption, by_prefix, emit
 
 if TYPE_CHECKING:
     from bytewise.protocol.keys.release_log import SignedRelease
-    from bytewise.storage.journal_export import VerifiedExport
+    from bytewise.storage.journal import VerifiedExport
     from bytewise_client.connection import Connection
     from chain.capsule.maker import AnchoredReceipt, Enclosed
     from chain.capsule.report import CapsuleReport
@@ -179,7 +179,7 @@ def _exported(files: list[Path], points: list[Path]) -> "tuple[VerifiedExport, .
     checkpoint of the same text in an export. Raises `ConfigurationError` if an export does not verify or a checkpoint is in no
     export."""
     from bytewise.protocol.encoding import encode
-    from bytewise.storage.journal_export import ExportRejected, verify_export
+    from bytewise.storage.journal import ExportRejected, verify_export
     from cli.journal import read_export, read_kept
 
     found, signed = list["VerifiedExport"](), {each.note.text: each.note.encode() for each in map(read_kept, points)}

@@ -39,16 +39,15 @@ from bytewise.service.installation import package_version
 from bytewise.service.listener import listening_socket, serve_metrics
 from bytewise.service.metrics import Actor
 from bytewise.service.readiness import ReadinessRegistry
-from bytewise.storage.backup import BackupJob, BackupSource
+from bytewise.storage.backups.backup import BackupJob, BackupSource
+from bytewise.storage.backups.restore_fence import RestoreFence
 from bytewise.storage.checkpoints import checkpoint_keeper
 from bytewise.storage.duties import Duties as Orders
 from bytewise.storage.engine import check_revision, open_database
-from bytewise.storage.housekeeper import housekeeping_job
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.nonce_lease import NonceLease, hold_account_key, hold_lease
 from bytewise.storage.receipt_store import ReceiptStore
-from bytewise.storage.restore_fence import RestoreFence
-from bytewise.storage.retention import HorizonWatch
+from bytewise.storage.retention import HorizonWatch, housekeeping_job
 from bytewise.storage.storage_checks import add_storage_checks
 from chain.acts.actor import ContractSender, contract_sender
 from chain.client.access import Chain, open_chain

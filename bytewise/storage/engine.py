@@ -22,8 +22,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt, TryAgain
 from bytewise.service.clock import monotonic_s
-from bytewise.storage.base import Base
-from bytewise.storage.tables import NamedLockRow
+from bytewise.storage.tables import Base, NamedLockRow
 
 REVISIONS = ("0001",)
 """The revisions of the Alembic migrations, oldest first. Actors read them here, so that they need not import Alembic. A test

@@ -19,8 +19,7 @@ from bytewise.protocol.signing import Signer, typed_preimage
 from bytewise.protocol.units import U8, U64, Address, Blob, Digest, hex0x
 from bytewise.service import telemetry
 from bytewise.storage.checkpoints import CheckpointKeeper
-from bytewise.storage.journal import JournalEntry
-from bytewise.storage.journal_export import VerifiedExport
+from bytewise.storage.journal import JournalEntry, VerifiedExport
 from chain.capsule.beacon import NETWORKS, BeaconNetwork, finality_proof, verify_finality
 from chain.capsule.deployment import deployment_of, domain_of, is_complete
 from chain.capsule.facts import Facts, Storage, read_facts

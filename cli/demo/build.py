@@ -23,7 +23,7 @@ from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 from bytewise.service.certificates import make_certificate
 from bytewise.service.installation import SOURCE_ROOT, own_file
 from bytewise.service.settings import load_settings
-from bytewise.storage.migrate import make_databases, make_empty_database, migrate
+from bytewise.storage.migrations.migrate import make_databases, make_empty_database, migrate
 from bytewise.tee.measurement import measure
 from bytewise.tee_simulated.__main__ import simulated_policy
 from bytewise.tee_simulated.authorities import Platform, issue, make_root

@@ -285,7 +285,7 @@ def retire(
 
 def _ceremony(config: Path, purpose: "CeremonyPurpose", dry: bool) -> None:
     from bytewise.service import telemetry
-    from bytewise.storage.migrate import migrate
+    from bytewise.storage.migrations.migrate import migrate
     from chain.client.address_book import read_network
     from cli.chain.privileged_call import signer_of
     from kms.ceremony.coordinator import load_or_make_plan, run_ceremony

@@ -26,7 +26,7 @@ from bytewise.service.certificates import make_certificate
 from bytewise.service.field_texts import field_texts, first_paragraph
 from bytewise.service.secret import Secret, write_secret
 from bytewise.service.settings import OtherProcess, load_settings
-from bytewise.storage.migrate import migrate
+from bytewise.storage.migrations.migrate import migrate
 from bytewise.tee.renewal import CollateralSettings
 from bytewise.tee_simulated.authorities import Platform
 from chain.client.address_book import read_network

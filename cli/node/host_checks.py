@@ -23,9 +23,9 @@ from bytewise.service.certificates import verify_server_certificate
 from bytewise.service.clock import SystemClock
 from bytewise.service.installation import SOURCE_ROOT
 from bytewise.service.readiness import Check
-from bytewise.storage.backup import LATE, backups_in
-from bytewise.storage.health import database_health
+from bytewise.storage.backups.backup import LATE, backups_in
 from bytewise.storage.nonce_lease import NonceLease
+from bytewise.storage.storage_checks import database_health
 from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
 from bytewise.tee_simulated.td_quote import measurement_of
 from chain.reads.records import Status

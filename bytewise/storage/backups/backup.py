@@ -24,7 +24,12 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.units import U64, Address
 from bytewise.service import metrics, telemetry
-from bytewise.service.backup_file import (
+from bytewise.service.clock import SystemClock
+from bytewise.service.files import shown_name
+from bytewise.service.housekeeping import BackupSettings
+from bytewise.service.readiness import Check, ReadinessRegistry
+from bytewise.service.schedule import PeriodicJob
+from bytewise.storage.backups.backup_file import (
     FILES,
     FORMAT,
     BackupManifest,
@@ -32,17 +37,12 @@ from bytewise.service.backup_file import (
     read_manifest,
     write_backup,
 )
-from bytewise.service.clock import SystemClock
-from bytewise.service.files import shown_name
-from bytewise.service.housekeeping import BackupSettings
-from bytewise.service.readiness import Check, ReadinessRegistry
-from bytewise.service.schedule import PeriodicJob
-from bytewise.storage.database_copy import SQLITE, copy_database, place_database, verify_copy
+from bytewise.storage.backups.database_copy import SQLITE, copy_database, place_database, verify_copy
+from bytewise.storage.backups.restore_fence import RestoreFence
 from bytewise.storage.engine import HEAD, check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.protection import Protection
-from bytewise.storage.restore_fence import RestoreFence
 
 VOTES = "protection.json"
 """Name of the file in the backup that has the protection table, in the format of `bytewise member export-votes`."""
