@@ -120,7 +120,7 @@ def _placed(
     `exports` are further exports of votes by file name. `is_newest` means that the node did not run since the backup.
     """
     from bytewise.service.clock import SystemClock
-    from bytewise.service.key_lock import verify_unused
+    from bytewise.service.node_files.key_lock import verify_unused
     from bytewise.storage.backups.backup import restore_database
     from bytewise.storage.backups.backup_file import FILES
 

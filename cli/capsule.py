@@ -94,7 +94,7 @@ def make(
     Example: bytewise capsule make 0x71e0 --network network.json --rpc http://127.0.0.1:8545
     """
     from bytewise.protocol.records.receipt import receipt_id
-    from bytewise.service.capsules import verify_finality
+    from bytewise.service.sections import verify_finality
     from bytewise_client.connection import connected
     from chain.capsule.maker import make_capsule
     from chain.capsule.schema import SUFFIX

@@ -18,7 +18,7 @@ from cli.output import OutputFormat, OutputOption, emit, moment, plain
 
 if TYPE_CHECKING:
     from bytewise.crypto.checkpoint import CheckpointKeys, NoteKey, SignedCheckpoint
-    from bytewise.service.checkpoints import CheckpointSettings
+    from bytewise.service.sections import CheckpointSettings
     from bytewise.storage.journal import Journal, VerifiedExport
 
 HeadOption = Annotated[
@@ -146,7 +146,7 @@ def witness(
     """
     from bytewise.crypto.checkpoint import cosign, witness_key
     from bytewise.service.clock import SystemClock
-    from bytewise.service.key_lock import hold_key
+    from bytewise.service.node_files.key_lock import hold_key
     from bytewise.storage.checkpoints import SUFFIX
     from bytewise.storage.journal import journal_key
 

@@ -22,11 +22,10 @@ from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import EpochOnChain
 from bytewise.protocol.units import Digest
 from bytewise.service import metrics, telemetry
-from bytewise.service.chain_head import ChainHead
 from bytewise.service.clock import SystemClock
 from bytewise.service.listener import serve_metrics
 from bytewise.service.metrics import Actor
-from bytewise.service.readiness import ReadinessRegistry
+from bytewise.service.readiness import ChainHead, ReadinessRegistry
 from bytewise.service.schedule import PeriodicJob, run_ticks
 from bytewise.storage.archive import Archive, Cursor, LightAudits
 from bytewise.storage.backups.backup import BackupJob, BackupSource

@@ -27,7 +27,7 @@ from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.units import Address
 from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
-from bytewise.service.key_lock import hold_key
+from bytewise.service.node_files.key_lock import hold_key
 from bytewise.storage.engine import insert_if_new, open_database, read_transaction, write_transaction
 from bytewise.storage.tables import NonceLeaseRow
 

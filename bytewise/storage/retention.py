@@ -20,8 +20,8 @@ from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.units import Digest
 from bytewise.service import metrics, telemetry
-from bytewise.service.housekeeping import DAY_S, HousekeepingSettings
 from bytewise.service.schedule import PeriodicJob
+from bytewise.service.sections import DAY_S, HousekeepingSettings
 from bytewise.storage.archive import ENDED_AUDITS
 from bytewise.storage.duties import DONE, MISSED, PENDING
 from bytewise.storage.engine import driver_connection, read_transaction, write_transaction

@@ -7,8 +7,7 @@ from sqlalchemy import Engine, func, select, text
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service import metrics
-from bytewise.service.disk import watch_disk
-from bytewise.service.readiness import Check, ReadinessRegistry
+from bytewise.service.readiness import Check, ReadinessRegistry, watch_disk
 from bytewise.storage.engine import HEAD, check_revision, read_transaction
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.tables import JournalRow, ProtectedVoteRow

@@ -60,7 +60,7 @@ def call_context(asked: CallOptions) -> CallContext:
     Raises `ConfigurationError` if options contradict each other, and `KeyInUse` if the call is to be sent with the key file of a
     running node: the node would take that for a foreign transaction and stop sending.
     """
-    from bytewise.service.key_lock import verify_unused
+    from bytewise.service.node_files.key_lock import verify_unused
     from bytewise_client.connection import chain_of
     from chain.client.address_book import read_network, verify_code
     from chain.reads.reader import SnapshotReader
@@ -206,7 +206,7 @@ def _verify_balance(of: CallContext, who: Address, wei: int, what: str) -> int:
 
 def _reserved(of: CallContext) -> AbstractContextManager[None]:
     """Returns a context in which no node of this machine can start with the key that signs."""
-    from bytewise.service.key_lock import hold_key
+    from bytewise.service.node_files.key_lock import hold_key
 
     return nullcontext() if of.key is None else hold_key(of.key)
 

@@ -20,8 +20,8 @@ from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, Measure
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
-from bytewise.service.certificates import make_certificate
 from bytewise.service.installation import SOURCE_ROOT, own_file
+from bytewise.service.node_files.certificates import make_certificate
 from bytewise.service.settings import load_settings
 from bytewise.storage.migrations.migrate import make_databases, make_empty_database, migrate
 from bytewise.tee.measurement import measure

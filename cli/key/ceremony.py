@@ -192,7 +192,7 @@ def _missing_calls(client: "Chain", book: "Network", state: "CeremonyState", wit
 
 
 def _curator(key: Path | None, book: "Network", password_file: Path | None) -> "LocalSigner | None":
-    from bytewise.service.key_lock import verify_unused
+    from bytewise.service.node_files.key_lock import verify_unused
     from cli.chain.privileged_call import signer_of
 
     if key is None:

@@ -19,9 +19,9 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.signing import SIGNER_TEST, labelled_preimage, preimage_digest, recover
 from bytewise.protocol.units import Digest, hex0x
-from bytewise.service.certificates import verify_server_certificate
 from bytewise.service.clock import SystemClock
 from bytewise.service.installation import SOURCE_ROOT
+from bytewise.service.node_files.certificates import verify_server_certificate
 from bytewise.service.readiness import Check
 from bytewise.storage.backups.backup import LATE, backups_in
 from bytewise.storage.nonce_lease import NonceLease

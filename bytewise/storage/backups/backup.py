@@ -26,9 +26,9 @@ from bytewise.protocol.units import U64, Address
 from bytewise.service import metrics, telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.service.files import shown_name
-from bytewise.service.housekeeping import BackupSettings
 from bytewise.service.readiness import Check, ReadinessRegistry
 from bytewise.service.schedule import PeriodicJob
+from bytewise.service.sections import BackupSettings
 from bytewise.storage.backups.backup_file import (
     FILES,
     FORMAT,

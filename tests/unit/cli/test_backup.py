@@ -16,7 +16,7 @@ from bytewise.protocol import encoding
 from bytewise.protocol.units import U256, Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
-from bytewise.service.key_lock import hold_key
+from bytewise.service.node_files.key_lock import hold_key
 from bytewise.service.settings import load_settings
 from bytewise.storage.backups.backup_file import MANIFEST, read_manifest
 from bytewise.storage.backups.restore_fence import RestoreFence

@@ -10,8 +10,8 @@ from sqlalchemy import make_url
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import U64, Blob
-from bytewise.service.housekeeping import BackupSettings
 from bytewise.service.readiness import ReadinessRegistry
+from bytewise.service.sections import BackupSettings
 from bytewise.service.settings import load_settings
 from bytewise.storage.backups.backup import HOUR_S, VOTES, BackupJob, BackupSource, make_backup, restore_database, verify_backup
 from bytewise.storage.backups.backup_file import unpack_backup

@@ -17,7 +17,7 @@ from sqlalchemy import Engine, func, select
 
 from bytewise.protocol.errors.actors import StoreCorrupt, TryAgain
 from bytewise.protocol.units import U64, Blob, Digest
-from bytewise.service.housekeeping import DAY_S, HousekeepingSettings
+from bytewise.service.sections import DAY_S, HousekeepingSettings
 from bytewise.storage.archive import Archive, LightAudits
 from bytewise.storage.duties import DONE, MISSED, PENDING, Duties
 from bytewise.storage.engine import open_database, read_transaction

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine, delete, func, select, update
 
 from bytewise.protocol.units import U64
-from bytewise.service.housekeeping import DAY_S, HousekeepingSettings
+from bytewise.service.sections import DAY_S, HousekeepingSettings
 from bytewise.storage.archive import Archive, LightAudits
 from bytewise.storage.duties import MISSED, PENDING, Duties
 from bytewise.storage.engine import read_transaction, write_transaction
