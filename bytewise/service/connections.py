@@ -58,8 +58,8 @@ class AddressSlots:
 def seconds_left(until: float) -> float:
     """Returns the seconds that are left until a time of `monotonic_s`. Raises `TimeoutError` once that time has passed.
 
-    Set the result as the timeout before each read and write of an exchange. Then a peer that sends single bytes gets no extra
-    time.
+    The caller sets the result as the timeout before each read and write of an exchange. So a peer that sends one byte at a time
+    gets no extra time.
     """
     left = until - monotonic_s()
     if left <= 0:
@@ -90,7 +90,7 @@ def place_of(shard: ShardRecord) -> tuple[str, int]:
 
 
 POLL_S = 0.5
-"""Seconds after which `accept` gives up, so that its caller can look whether it must stop."""
+"""Seconds that `accept` waits for a peer. After each wait the caller checks whether it must stop."""
 
 _PATH_LIMIT = 107
 """Most bytes of a socket path (unix(7): `sun_path` has 108 bytes with its final zero)."""
@@ -100,8 +100,9 @@ _CREDENTIALS = struct.Struct("3i")
 def listen(path: Path, backlog: int, client_uid: int) -> socket.socket:
     """Returns a socket that listens at `path`. Replaces a socket file that an ended process left.
 
-    Peers of the user `client_uid` can connect besides those of this process's user, if it is not negative; `is_admitted` checks
-    each peer. Raises `ConfigurationError` if another process listens at `path`, because taking its socket would cut it off.
+    If `client_uid` is negative, only processes of this process's user can connect. Otherwise the socket file lets every user
+    connect, and the caller must check each peer with `is_admitted`. Raises `ConfigurationError` if another process listens at
+    `path`, because that process would get no more connections.
     """
     if len(os.fsencode(path)) > _PATH_LIMIT:
         raise ConfigurationError("socket", f"path is longer than {_PATH_LIMIT} bytes")

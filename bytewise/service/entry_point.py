@@ -34,8 +34,8 @@ def is_abandoned() -> bool:
 def leave(code: int) -> int:
     """Returns the exit code of a process that is about to end.
 
-    If a loop was abandoned, this function does not return but ends the process at once: a thread that waits for a service cannot
-    be ended in another way.
+    If a loop was abandoned, this function ends the process at once and does not return, because nothing else ends a thread that
+    waits for a service.
     """
     if _abandoned.is_set():
         sys.stdout.flush()

@@ -178,7 +178,7 @@ def rounded_ether(wei: int) -> str:
 
 
 MIN_FREE_BYTES = 512 * 2**20
-"""Free bytes below which a node is not ready. They hold a day of a busy archive and SQLite's write-ahead log."""
+"""Free bytes below which a node is not ready. One day of a busy archive and SQLite's write-ahead log fit into them."""
 
 
 def watch_disk(readiness: ReadinessRegistry, folder: Path) -> None:
@@ -212,12 +212,12 @@ def _usage(folder: Path) -> tuple[float, float]:
 
 
 MAX_AGE_S = 120
-"""Largest age in seconds of the block from which a process decides. If it is older, the process is not ready. It is ten slots of
-Ethereum."""
+"""Largest age in seconds of the block from which a process decides: ten slots of Ethereum. With an older block the process is
+not ready."""
 
 MAX_AHEAD_S = 15
-"""Most seconds by which a block may be dated after this machine's clock: one slot, and some for an honest difference of
-clocks."""
+"""Most seconds by which a block may be dated after this machine's clock: one slot of Ethereum, and a small difference between
+right clocks."""
 
 _HEAD_ADVICE = "Look at the chain node: is it up, is it synchronised, and is this machine's clock right?"
 
@@ -228,7 +228,7 @@ class ChainHead:
     def __init__(self, clock: Clock, max_age_s: int = MAX_AGE_S, chain_id: int = 0) -> None:
         """Creates the object.
 
-        If `chain_id` is a test chain, its blocks may be dated in the future, because such a chain dates them as its user says.
+        On a test chain (`chain_id`) a block may be dated in the future, because the user of the chain chooses the times.
         """
         self._is_test_chain = chain_id in TEST_CHAIN_IDS
         self._clock = clock

@@ -94,8 +94,8 @@ def beat_http() -> Awaitable[None]:
 _POLL_S = 0.2
 
 ALIVE_S = 120.0
-"""A loop counts as alive if its next pass comes within its interval plus this number of seconds. That is several times the cost
-of a tick when chain and DA are slow."""
+"""A loop counts as alive if its next pass comes within its interval plus this number of seconds. Even when
+chain and DA are slow, a tick takes only a fraction of this time."""
 
 
 DRAIN_S = 5.0
@@ -103,8 +103,8 @@ DRAIN_S = 5.0
 service."""
 
 FIRST_JOB_S = 60.0
-"""Most seconds from the start to the first run of a job. It is short, so that a process that restarts often still does its
-jobs."""
+"""Most seconds from the start of a process to the first run of a job. The time is short, so that a process that restarts often
+still runs its jobs."""
 
 
 CLOCK_STEP = timedelta(seconds=1)

@@ -85,8 +85,8 @@ class SignerSettings:
     client_key_file: Path | None = None
     """File with the private key of the client certificate, PEM, unencrypted. Only the owner may read it."""
     timeout_s: float = 3.0
-    """Longest time of one signature by the remote signer, with all tries, in seconds. At most 5, because the database waits
-    meanwhile."""
+    """Longest time of one signature by the remote signer, with all tries, in seconds. At most 5, because a write to
+    the database waits for the signature."""
     max_value_wei: U256 = _CEILING_WEI
     """Most wei that one transaction may send. The node signs no transaction with more, wherever the key is."""
     max_fee_wei: int = 500 * 10**9
@@ -152,8 +152,8 @@ class DatabaseSettings:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
-    """Section `[checkpoints]`: where the node stores signed checkpoints of its journal. Copy the checkpoints to other people:
-    with a copy they can show later whether an entry that it covers was changed."""
+    """Section `[checkpoints]`: where the node stores signed checkpoints of its journal. Give copies to other people. Whoever
+    has a copy of a checkpoint can show later whether an entry that the checkpoint covers was changed."""
 
     folder: Path
     """Folder of the checkpoints. The node makes it if it is missing. A file is named after the number of entries."""

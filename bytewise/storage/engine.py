@@ -136,7 +136,7 @@ def read_transaction(engine: Engine, limit_s: float | None = None) -> Iterator[C
 
 @contextmanager
 def driver_connection(engine: Engine) -> Iterator[Connection]:
-    """Context manager of a connection outside any transaction, for statements that only the driver of SQLite runs to their end.
+    """Context manager of a connection outside any transaction, for statements of SQLite that its driver must run (`Retention`).
 
     Raises `TryAgain` if the database is busy or its disk is full.
     """

@@ -7,7 +7,7 @@ paused process may not take the lease again.
 `hold_lease` renews the lease from the start to the end of a process, however long a tick takes. A process that stops cleanly
 releases its lease. The lease of a killed process ends after `ttl_s` seconds, even if a clock was set back since then.
 
-A process that is refused the lease ends, so nobody reads its metrics. It therefore writes its name into the row of the lease,
+A process that does not get the lease ends, so nobody reads its metrics. It therefore writes its name into the row of the lease,
 and the process that has the lease counts the refusal.
 """
 
@@ -42,8 +42,8 @@ class LeaseTerm(NamedTuple):
 
 
 DEFAULT_TTL_S = 10
-"""Seconds that a lease lasts. It is far above the pauses of a busy machine, and short because the successor of a killed process
-must wait for the end."""
+"""Seconds that a lease lasts. The time is much longer than the pauses of a busy machine. It is not longer, because the process
+that follows a killed one must wait until the lease ends."""
 
 
 def _process_name() -> str:

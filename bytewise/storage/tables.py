@@ -118,7 +118,7 @@ class ReliedRootRow(Base):
 
 
 class NonceLeaseRow(Base):
-    """The process that may send for an account, the Unix second at which this right ends, and the next free nonce."""
+    """The nonce lease of an account: the process that may send, the Unix second at which the lease ends, and the next nonce."""
 
     __tablename__ = "nonce_lease"
     chain_id: Mapped[Word] = mapped_column(primary_key=True)

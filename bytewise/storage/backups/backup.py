@@ -187,7 +187,8 @@ def restore_database(
 ) -> RestoredDatabase:
     """Copies a backup's database to the empty place at `url`, adds the votes of the exports, and marks the database as restored.
 
-    `is_newest` states that the account did nothing after the backup was made. The database is then not marked (`RestoreFence`).
+    With `is_newest` the caller states that the account signed nothing after the backup was made, so the database is not marked
+    (`RestoreFence`).
     Raises `SecondVote` if an export contradicts the copy.
     """
     engine = open_database(url)
