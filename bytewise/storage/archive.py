@@ -253,22 +253,6 @@ class LightAudits:
             return tuple(_audit(row) for row in connection.execute(query))
 
 
-def _batch(row: Row[Any]) -> SeenBatch:
-    return SeenBatch(encoding.decode(BatchHeader, row.header), row.state, row.detail, row.seen_at)
-
-
-def _receipt(row: Row[Any]) -> SeenReceipt:
-    signed = encoding.decode(SignedReceipt, row.signed)
-    proof = tuple(Digest(unhex(text)) for text in encoding.parse(row.proof))
-    return SeenReceipt(Digest(row.receipt_id), row.batch_id, signed, proof, row.finding, row.detail, row.checked_at)
-
-
-def _audit(row: Row[Any]) -> LightAudit:
-    result = None if row.result is None else encoding.decode(AuditResult, row.result)
-    opening = None if row.opening is None else encoding.parse(row.opening)
-    return LightAudit(Digest(row.receipt_id), row.deadline, row.state, result, row.signature, opening, row.detail)
-
-
 KEPT_BLOCKS = 256
 """Most block hashes that are stored for each reader. They span several epochs of the chain, far more than the usual distance to
 finality."""
@@ -338,3 +322,19 @@ class Cursor:
         the caller also deletes its rows of later blocks at every start.
         """
         return next((mark for mark in self.marks() if hash_of(mark.number) == mark.hash), None)
+
+
+def _batch(row: Row[Any]) -> SeenBatch:
+    return SeenBatch(encoding.decode(BatchHeader, row.header), row.state, row.detail, row.seen_at)
+
+
+def _receipt(row: Row[Any]) -> SeenReceipt:
+    signed = encoding.decode(SignedReceipt, row.signed)
+    proof = tuple(Digest(unhex(text)) for text in encoding.parse(row.proof))
+    return SeenReceipt(Digest(row.receipt_id), row.batch_id, signed, proof, row.finding, row.detail, row.checked_at)
+
+
+def _audit(row: Row[Any]) -> LightAudit:
+    result = None if row.result is None else encoding.decode(AuditResult, row.result)
+    opening = None if row.opening is None else encoding.parse(row.opening)
+    return LightAudit(Digest(row.receipt_id), row.deadline, row.state, result, row.signature, opening, row.detail)

@@ -306,6 +306,37 @@ class Retention:
         return count, page[-1] if len(page) == PAGE else None
 
 
+def housekeeping_job(
+    engine: Engine, settings: HousekeepingSettings, horizon: Callable[[], Horizon | None], stop: threading.Event,
+    prune_inbox: Callable[[int], int] = lambda _before: 0,
+) -> PeriodicJob:  # fmt: skip
+    """Returns the periodic job that deletes old records from the database of one process.
+
+    `horizon` returns the records that the chain still needs. The job does nothing while `horizon` returns None. `prune_inbox`
+    gets a Unix second, deletes the files of receipts that are older, and returns how many it deleted.
+    """
+    retention = Retention(engine, settings, stop.is_set)
+
+    def run() -> None:
+        needed = horizon()
+        if needed is None:
+            return
+        gone = +retention.prune(needed)
+        inbox = prune_inbox(retention.receipts_before(needed))
+        if inbox:
+            gone["inbox"] = inbox
+        for what, count in gone.items():
+            metrics.DELETED.labels(what=what).inc(count)
+        freed = 0
+        try:
+            freed = retention.compact()
+        finally:
+            if gone:
+                telemetry.log("housekeeping.deleted", freed_pages=freed, clock=needed.clock, **gone)
+
+    return PeriodicJob("housekeeping", run, settings.every_s)
+
+
 def _own_old_batches(connection: Connection, horizon: Horizon, before: int, after: int | None) -> tuple[Sequence[int], list[int]]:
     """Returns the first numbers of a page of the operator's anchored batches, and the first numbers of those that nothing needs.
 
@@ -371,34 +402,3 @@ def _sqlite_of(connection: Connection) -> sqlite3.Connection:
     raw = connection.connection.driver_connection
     assert isinstance(raw, sqlite3.Connection)
     return raw
-
-
-def housekeeping_job(
-    engine: Engine, settings: HousekeepingSettings, horizon: Callable[[], Horizon | None], stop: threading.Event,
-    prune_inbox: Callable[[int], int] = lambda _before: 0,
-) -> PeriodicJob:  # fmt: skip
-    """Returns the periodic job that deletes old records from the database of one process.
-
-    `horizon` returns the records that the chain still needs. The job does nothing while `horizon` returns None. `prune_inbox`
-    gets a Unix second, deletes the files of receipts that are older, and returns how many it deleted.
-    """
-    retention = Retention(engine, settings, stop.is_set)
-
-    def run() -> None:
-        needed = horizon()
-        if needed is None:
-            return
-        gone = +retention.prune(needed)
-        inbox = prune_inbox(retention.receipts_before(needed))
-        if inbox:
-            gone["inbox"] = inbox
-        for what, count in gone.items():
-            metrics.DELETED.labels(what=what).inc(count)
-        freed = 0
-        try:
-            freed = retention.compact()
-        finally:
-            if gone:
-                telemetry.log("housekeeping.deleted", freed_pages=freed, clock=needed.clock, **gone)
-
-    return PeriodicJob("housekeeping", run, settings.every_s)
