@@ -244,8 +244,9 @@ def hold_lease(lease: NonceLease, stop: threading.Event, wait: bool = True) -> I
 def _take(lease: NonceLease, stop: threading.Event, wait: bool) -> int:
     """Takes the lease and returns the fencing token.
 
-    If a clock was set back, the lease of a killed process seems to last long. Therefore a lease that is not renewed during the
-    whole wait is over. The monotonic clock measures the wait, so no change of a clock affects it.
+    If a clock was set back, the lease of a killed process seems to last for a long time. Therefore this function treats a lease
+    as over if its owner did not renew it during the whole wait. The monotonic clock measures the wait, so no change of the wall
+    clock affects it.
     """
     began, is_logged, first = monotonic_s(), False, lease.term()
     while True:

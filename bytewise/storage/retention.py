@@ -236,7 +236,7 @@ class Retention:
     def _audits(self, before: int) -> int:
         """Deletes ended audits whose receipt is deleted.
 
-        As long as the receipt exists, its audit could be drawn and signed again.
+        While the receipt is stored, its audit stays, because otherwise the verifier could draw and sign the audit again.
         """
         receipt = select(SeenReceiptRow.receipt_id).where(SeenReceiptRow.receipt_id == LightAuditRow.receipt_id).exists()
         old = (LightAuditRow.state.in_(ENDED_AUDITS), LightAuditRow.deadline < before, LightAuditRow.updated_at < before)
