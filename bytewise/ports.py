@@ -1,4 +1,7 @@
-"""Interfaces of what is outside an actor. Adapters implement them. Only `__main__` modules and `cli` choose the adapters."""
+"""Interfaces of the things outside an actor that the actor uses: clock, data availability, engine, enclave, chain and gossip.
+
+Adapters implement the interfaces. Only `__main__` modules and `cli` choose the adapters.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol

@@ -25,7 +25,7 @@ from bytewise.protocol.decisions.strategies import (
     overridden,
 )
 from bytewise.protocol.errors.branches import Unavailable
-from bytewise.service import frames
+from bytewise.service import connections
 
 MEMORY_BYTES = 2 * 2**30
 """Most bytes of memory that the process may use. If a strategy needs more, it gets a `MemoryError`."""
@@ -44,15 +44,15 @@ def main() -> int:
     try:
         strategy = load(name)
     except Exception as error:  # noqa: BLE001  (foreign code: the watchtower reports it)
-        frames.send(peer, StrategyProblem(problem_text(error)))
+        connections.send(peer, StrategyProblem(problem_text(error)))
         return 0
-    frames.send(peer, StrategyReady(overridden(strategy)))
+    connections.send(peer, StrategyReady(overridden(strategy)))
     while True:
         try:
-            event = frames.receive(peer, ReceiptEvent, AuditEvent, DisputeEvent)
+            event = connections.receive(peer, ReceiptEvent, AuditEvent, DisputeEvent)
         except Unavailable:
             return 0
-        frames.send(peer, answer_to(strategy, event))
+        connections.send(peer, answer_to(strategy, event))
 
 
 def load(name: str) -> Strategy:

@@ -16,8 +16,8 @@ from cli.options import NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, moment
 
 if TYPE_CHECKING:
-    from bytewise.service.backup_file import BackupManifest
-    from bytewise.storage.backup import BackupSource, RestoredDatabase
+    from bytewise.storage.backups.backup import BackupSource, RestoredDatabase
+    from bytewise.storage.backups.backup_file import BackupManifest
     from serving.settings import OperatorSettings
     from verifier.settings import NodeSettings
 
@@ -47,9 +47,9 @@ def make(
 
     Example: bytewise backup make node.tar --config bytewise-member/bytewise.toml
     """
-    from bytewise.service.backup_file import folders_of
     from bytewise.service.clock import SystemClock
-    from bytewise.storage.backup import make_backup
+    from bytewise.storage.backups.backup import make_backup
+    from bytewise.storage.backups.backup_file import folders_of
 
     source = _source(config)
     manifest = make_backup(source, out, SystemClock(), with_password)
@@ -119,10 +119,10 @@ def _placed(
 
     `exports` are further exports of votes by file name. `is_newest` means that the node did not run since the backup.
     """
-    from bytewise.service.backup_file import FILES
     from bytewise.service.clock import SystemClock
-    from bytewise.service.key_lock import verify_unused
-    from bytewise.storage.backup import restore_database
+    from bytewise.service.node_files.key_lock import verify_unused
+    from bytewise.storage.backups.backup import restore_database
+    from bytewise.storage.backups.backup_file import FILES
 
     verify_unused(Path(manifest.key_file))
     with new_folder(folder) as draft:
@@ -132,7 +132,7 @@ def _placed(
 
 
 def _source(config: Path) -> "BackupSource":
-    from bytewise.storage.backup import BackupSource
+    from bytewise.storage.backups.backup import BackupSource
     from cli.node.roles import NodeRole
     from cli.node.view import NodeView
 
@@ -148,8 +148,8 @@ def _source(config: Path) -> "BackupSource":
 
 def _unpacked(file: Path, into: Path) -> "BackupManifest":
     """Unpacks a backup into a folder, checks all of it, and returns its manifest."""
-    from bytewise.service.backup_file import FILES, unpack_backup
-    from bytewise.storage.backup import verify_backup
+    from bytewise.storage.backups.backup import verify_backup
+    from bytewise.storage.backups.backup_file import FILES, unpack_backup
 
     manifest = unpack_backup(file, into)
     config = into / FILES / manifest.settings
@@ -234,7 +234,7 @@ def _verify_network(manifest: "BackupManifest", network: Path | None) -> None:
 
 
 def _verify_newest(file: Path, manifest: "BackupManifest", older: bool) -> None:
-    from bytewise.storage.backup import backups_in
+    from bytewise.storage.backups.backup import backups_in
 
     newest = max(backups_in(file.absolute().parent, manifest.account), default=None)
     if newest is not None and newest[0] > manifest.made_at and not older:

@@ -17,7 +17,7 @@ from cli.output import CHECK_STYLES, OutputFormat, OutputOption, by_prefix, emit
 
 if TYPE_CHECKING:
     from bytewise.protocol.keys.release_log import SignedRelease
-    from bytewise.storage.journal_export import VerifiedExport
+    from bytewise.storage.journal import VerifiedExport
     from bytewise_client.connection import Connection
     from chain.capsule.maker import AnchoredReceipt, Enclosed
     from chain.capsule.report import CapsuleReport
@@ -94,7 +94,7 @@ def make(
     Example: bytewise capsule make 0x71e0 --network network.json --rpc http://127.0.0.1:8545
     """
     from bytewise.protocol.records.receipt import receipt_id
-    from bytewise.service.capsules import verify_finality
+    from bytewise.service.sections import verify_finality
     from bytewise_client.connection import connected
     from chain.capsule.maker import make_capsule
     from chain.capsule.schema import SUFFIX
@@ -179,7 +179,7 @@ def _exported(files: list[Path], points: list[Path]) -> "tuple[VerifiedExport, .
     checkpoint of the same text in an export. Raises `ConfigurationError` if an export does not verify or a checkpoint is in no
     export."""
     from bytewise.protocol.encoding import encode
-    from bytewise.storage.journal_export import ExportRejected, verify_export
+    from bytewise.storage.journal import ExportRejected, verify_export
     from cli.journal import read_export, read_kept
 
     found, signed = list["VerifiedExport"](), {each.note.text: each.note.encode() for each in map(read_kept, points)}

@@ -18,9 +18,8 @@ from cli.output import OutputFormat, OutputOption, emit, moment, plain
 
 if TYPE_CHECKING:
     from bytewise.crypto.checkpoint import CheckpointKeys, NoteKey, SignedCheckpoint
-    from bytewise.service.checkpoints import CheckpointSettings
-    from bytewise.storage.journal import Journal
-    from bytewise.storage.journal_export import VerifiedExport
+    from bytewise.service.sections import CheckpointSettings
+    from bytewise.storage.journal import Journal, VerifiedExport
 
 HeadOption = Annotated[
     str | None, typer.Option("--head", help="A head that this command printed before, which must still be in it.")
@@ -111,7 +110,7 @@ def export(
 
     Example: bytewise journal export --config bytewise-watchtower/bytewise.toml --out entries.json --from 120 --to 140
     """
-    from bytewise.storage.journal_export import ExportRejected, make_export, verify_export
+    from bytewise.storage.journal import ExportRejected, make_export, verify_export
 
     _refuse_existing(out)
     node, earlier = _open(config), [read_kept(file) for file in since or []]
@@ -147,7 +146,7 @@ def witness(
     """
     from bytewise.crypto.checkpoint import cosign, witness_key
     from bytewise.service.clock import SystemClock
-    from bytewise.service.key_lock import hold_key
+    from bytewise.service.node_files.key_lock import hold_key
     from bytewise.storage.checkpoints import SUFFIX
     from bytewise.storage.journal import journal_key
 
@@ -294,7 +293,7 @@ def _print_export(found: "VerifiedExport") -> None:
 
 
 def _verified(data: bytes, fingerprint: Digest | None, kept: list["SignedCheckpoint"]) -> "VerifiedExport":
-    from bytewise.storage.journal_export import ExportFailure, ExportRejected, verify_export
+    from bytewise.storage.journal import ExportFailure, ExportRejected, verify_export
 
     try:
         return verify_export(data, fingerprint, kept)

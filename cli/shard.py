@@ -267,7 +267,7 @@ def make_folder(folder: Path, choices: Choices) -> str:
     Raises `ConfigurationError` if the folder or the storage key's file exists, or if a choice is invalid.
     """
     from bytewise.protocol.encoding import encode
-    from bytewise.storage.migrate import migrate
+    from bytewise.storage.migrations.migrate import migrate
     from kms.settings import ShardSettings
     from kms.storage import keyring
 

@@ -34,10 +34,10 @@ from bytewise.protocol.records.statements import Outcome, Vote
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Address, Blob, Digest, hex0x
 from bytewise.service import metrics, telemetry
+from bytewise.storage.backups.restore_fence import RestoreFence
 from bytewise.storage.duties import Duties
 from bytewise.storage.journal import Journal
 from bytewise.storage.protection import Protection, StoredVote
-from bytewise.storage.restore_fence import RestoreFence
 from committee.certificates import Certificates
 from verifier.jobs.job import VOTE, EnclaveAway, FinishedJob, JobOrder, JobPool, run_job, vote_right
 from verifier.watch.absence_check import DaHealth

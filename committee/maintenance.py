@@ -21,7 +21,7 @@ from bytewise.protocol.errors.branches import (
 from bytewise.protocol.units import Digest, digest, unhex
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
-from bytewise.service.key_lock import hold_key
+from bytewise.service.node_files.key_lock import hold_key
 from bytewise.storage.duties import DONE, MISSED, Duties
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.nonce_lease import NonceLease, hold_lease

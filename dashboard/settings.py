@@ -5,9 +5,8 @@ from pathlib import Path
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import address
-from bytewise.service.listener import MetricsSettings
 from bytewise.service.secret import read_secret
-from bytewise.service.sections import SCHEMA_VERSION, ChainSettings
+from bytewise.service.sections import SCHEMA_VERSION, ChainSettings, MetricsSettings
 from bytewise.service.settings import DatabaseUrl
 
 

@@ -13,7 +13,7 @@ from bytewise.protocol.digests import sha256
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import hex0x
-from bytewise.service import liveness, metrics, telemetry
+from bytewise.service import metrics, schedule, telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.service.installation import package_version
 from bytewise.service.listener import serve_metrics
@@ -141,7 +141,7 @@ class HttpThread:
             app, host=api.host, port=api.port, log_config=None, access_log=False, lifespan="off", server_header=False,
             proxy_headers=False, timeout_graceful_shutdown=DRAIN_S, h11_max_incomplete_event_size=16 * 1024,
             limit_concurrency=256,
-            callback_notify=liveness.beat_http, timeout_notify=liveness.HTTP_BEAT_S,
+            callback_notify=schedule.beat_http, timeout_notify=schedule.HTTP_BEAT_S,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)

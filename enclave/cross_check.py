@@ -19,7 +19,7 @@ from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.records.trace import Generated, Verification
 from bytewise.protocol.units import U8, Digest
-from bytewise.service import frames, telemetry
+from bytewise.service import connections, telemetry
 from enclave.forked_process import OPENING_LIMIT_S, ForkedProcess, ProcessReady
 from enclave.judge import JudgingEngine
 
@@ -89,7 +89,7 @@ class CrossCheck:
         """Waits until the process accepts checks. Call it only once. Raises `TryAgain` if the process ends instead or takes too
         long."""
         self._line.settimeout(OPENING_LIMIT_S)
-        ready: ProcessReady = frames.receive(self._line, ProcessReady)
+        ready: ProcessReady = connections.receive(self._line, ProcessReady)
         return ready
 
     def verify(self, request: Request, truth: Generated) -> None:
@@ -98,10 +98,10 @@ class CrossCheck:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.settimeout(self._limit_s)
-            frames.send_stream(self._line, theirs)
+            connections.send_stream(self._line, theirs)
             theirs.close()
-            frames.send(ours, CrossCheckRequest(request, truth.output, truth.out_hash))
-            opinion = frames.receive(ours, CrossCheckResult)
+            connections.send(ours, CrossCheckRequest(request, truth.output, truth.out_hash))
+            opinion = connections.receive(ours, CrossCheckResult)
         if opinion.reason == AGREES:
             return
         if opinion.reason not in set(CannotReason):
@@ -124,9 +124,9 @@ class CrossCheck:
                 opinion = ForkedProcess(functools.partial(self._give, line, there))
                 there.close()
                 here.settimeout(OPENING_LIMIT_S)
-                ready = frames.receive(here, ProcessReady)
+                ready = connections.receive(here, ProcessReady)
             if not reported:
-                frames.send(line, ProcessReady((*missing, *ready.unfenced)))
+                connections.send(line, ProcessReady((*missing, *ready.unfenced)))
                 reported = True
             code = opinion.reap()
             if code < 0:
@@ -135,9 +135,9 @@ class CrossCheck:
     def _give(self, line: socket.socket, there: socket.socket) -> None:
         # The engine is opened before there is a check, because the seat that waits for the result has a deadline.
         engine, unfenced = self._open_engine()
-        frames.send(there, ProcessReady(unfenced))
+        connections.send(there, ProcessReady(unfenced))
         try:
-            with frames.receive_stream(line) as stream:
+            with connections.receive_stream(line) as stream:
                 signal.setitimer(signal.ITIMER_REAL, self._limit_s)  # the signal ends the process at any point of its computation
                 _answer(stream, engine)
         except (Fault, TryAgain) as error:
@@ -174,7 +174,7 @@ class CrossCheckedEngine:
 
 
 def _answer(stream: socket.socket, engine: SecondBackend) -> None:
-    doubt = frames.receive(stream, CrossCheckRequest)
+    doubt = connections.receive(stream, CrossCheckRequest)
     try:
         engine.concur(doubt.request, doubt.output, doubt.out_hash)
         reason = AGREES
@@ -183,4 +183,4 @@ def _answer(stream: socket.socket, engine: SecondBackend) -> None:
     except (MemoryError, OutsideLimits):
         # As in `enclave.judge`: the registered environment allows this request, but the engine does not.
         reason = U8(CannotReason.RESOURCES)
-    frames.send(stream, CrossCheckResult(reason))
+    connections.send(stream, CrossCheckResult(reason))

@@ -37,7 +37,7 @@ from bytewise.protocol.jobs import (
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.records.statements import transport_key_hash
 from bytewise.protocol.units import U8, Blob, Digest
-from bytewise.service import frames, local_socket, telemetry
+from bytewise.service import connections, telemetry
 from enclave.judge import JobOutcome, JudgingEngine, judge_job, verify_job
 
 MESSAGE_TIMEOUT_S = 30.0
@@ -59,11 +59,11 @@ class ShardDialer:
         if self.peer is None:
             raise TryAgain(shard.channel, "no job is being served")
         with self._turn:
-            frames.send(self.peer, Dial(shard.index))
-            answer = frames.receive(self.peer, Dialled)
+            connections.send(self.peer, Dial(shard.index))
+            answer = connections.receive(self.peer, Dialled)
             if answer.error:
                 raise TryAgain(shard.channel, str(answer.error)[:40])
-            return frames.receive_stream(self.peer)
+            return connections.receive_stream(self.peer)
 
 
 class JobContext:
@@ -154,7 +154,7 @@ class Session:
 
 def listen(path: Path, client_uid: int = -1) -> socket.socket:
     """Returns a listening job socket at `path`. Without `client_uid` its mode is 0600, so only this user may connect."""
-    return local_socket.listen(path, backlog=4, client_uid=client_uid)
+    return connections.listen(path, backlog=4, client_uid=client_uid)
 
 
 def serve_one(server: socket.socket, context: JobContext, taken: Callable[[], None] = lambda: None) -> bool:
@@ -166,7 +166,7 @@ def serve_one(server: socket.socket, context: JobContext, taken: Callable[[], No
         return False
     with peer:
         peer.settimeout(MESSAGE_TIMEOUT_S)
-        if not local_socket.is_admitted(peer, context.client_uid):
+        if not connections.is_admitted(peer, context.client_uid):
             return False
         taken()
         _converse(peer, context)
@@ -175,15 +175,15 @@ def serve_one(server: socket.socket, context: JobContext, taken: Callable[[], No
 
 def _converse(peer: socket.socket, context: JobContext) -> None:
     try:
-        prepare = frames.receive(peer, Prepare, AskStatus)
+        prepare = connections.receive(peer, Prepare, AskStatus)
         if isinstance(prepare, AskStatus):
-            frames.send(peer, context.status(prepare.nonce))
+            connections.send(peer, context.status(prepare.nonce))
             return
         session = Session(context, prepare.receipt_id)
         context.shard_dialer.peer = peer
-        frames.send(peer, session.prepare())
-        job = frames.receive(peer, RunJob)
-        frames.send(peer, session.run(job))
+        connections.send(peer, session.prepare())
+        job = connections.receive(peer, RunJob)
+        connections.send(peer, session.run(job))
     except (Fault, Unavailable) as error:
         telemetry.log_error("enclave_job.failed", error)
         _send_failure(peer, JobFailed(type(error).__name__, isinstance(error, Unavailable)))
@@ -191,6 +191,6 @@ def _converse(peer: socket.socket, context: JobContext) -> None:
 
 def _send_failure(peer: socket.socket, failure: JobFailed) -> None:
     try:
-        frames.send(peer, failure)
+        connections.send(peer, failure)
     except Unavailable as gone:
         telemetry.log_error("enclave_job.peer_lost", gone)

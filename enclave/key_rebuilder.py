@@ -22,7 +22,7 @@ from bytewise.protocol.errors.catalogue import CLASSES
 from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Blob
-from bytewise.service import frames, telemetry
+from bytewise.service import connections, telemetry
 from enclave.forked_process import ForkedProcess, ProcessReady
 from enclave.job_socket import MESSAGE_TIMEOUT_S, ShardDialer
 
@@ -86,7 +86,7 @@ class KeyRebuilder:
 
     def ready(self) -> ProcessReady:
         """Waits until the child accepts requests. Call it only once. Raises `TryAgain` if the child ended instead."""
-        born: RebuilderReady = frames.receive(self._line, RebuilderReady)
+        born: RebuilderReady = connections.receive(self._line, RebuilderReady)
         self._public = born.transport_key
         return ProcessReady(born.unfenced)
 
@@ -126,10 +126,10 @@ class KeyRebuilder:
     def _answer(self, job: RunJob) -> RebuildResult | TransportSecret:
         if self._switchboard.peer is None:
             raise TryAgain("rebuilder", "no job is being served")
-        frames.send(self._line, RebuildRequest(job))
-        frames.send_stream(self._line, self._switchboard.peer)
+        connections.send(self._line, RebuildRequest(job))
+        connections.send_stream(self._line, self._switchboard.peer)
         # The child must not choose which of the two answers it gives.
-        answer: RebuildResult | TransportSecret = frames.receive(
+        answer: RebuildResult | TransportSecret = connections.receive(
             self._line, RebuildResult if is_rebuilt(job.ticket.key_epoch) else TransportSecret
         )
         return answer
@@ -140,18 +140,18 @@ class KeyRebuilder:
         self._line.close()
         unfenced = fence()
         secret, public = transport_keypair(os.urandom)
-        frames.send(line, RebuilderReady(unfenced, public))
+        connections.send(line, RebuilderReady(unfenced, public))
         shard_dialer = ShardDialer()
         source = open_source(shard_dialer)
         try:
-            wanted: RebuildRequest = frames.receive(line, RebuildRequest)
+            wanted: RebuildRequest = connections.receive(line, RebuildRequest)
         except TryAgain:
             return  # the job's process is gone
-        with frames.receive_stream(line) as peer:
+        with connections.receive_stream(line) as peer:
             # A descriptor shares its non-blocking mode between processes, but not Python's timeout.
             peer.settimeout(MESSAGE_TIMEOUT_S)
             shard_dialer.peer = peer
-            frames.send(line, _answer(source, wanted, secret))
+            connections.send(line, _answer(source, wanted, secret))
 
 
 def _answer(source: KeySource, wanted: RebuildRequest, secret: bytes) -> RebuildResult | TransportSecret:

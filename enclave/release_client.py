@@ -57,7 +57,7 @@ from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import U8, Blob, Digest
 from bytewise.service import telemetry
 from bytewise.service.clock import ForwardClock, SystemClock
-from bytewise.service.shard_connection import Dial, dial
+from bytewise.service.connections import Dial, dial
 from bytewise.tee.binding import PeerRequirements
 from bytewise.tee.channel import Channel, ChannelEndpoint, connect
 from enclave.log_continuity import LogContinuity, RecordedRelease

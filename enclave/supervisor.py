@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.branches import Fault
-from bytewise.service import frames, telemetry
+from bytewise.service import connections, telemetry
 from bytewise.service.clock import monotonic_s
 from bytewise.service.exit_codes import Exit
 from enclave import job_socket
@@ -98,7 +98,9 @@ class Supervisor:
 
     def _receive(self, line: socket.socket) -> ProcessReady | JobTaken | RecordedRelease | None:
         try:
-            message: ProcessReady | JobTaken | RecordedRelease = frames.receive(line, ProcessReady, JobTaken, RecordedRelease)
+            message: ProcessReady | JobTaken | RecordedRelease = connections.receive(
+                line, ProcessReady, JobTaken, RecordedRelease
+            )
             if isinstance(message, RecordedRelease):
                 self._continuity.learn(message)
         except TryAgain:
@@ -113,12 +115,12 @@ class Supervisor:
 
     def _work(self, line: socket.socket) -> None:
         context = self._open_context(line)
-        frames.send(line, ProcessReady(context.unfenced))
+        connections.send(line, ProcessReady(context.unfenced))
 
         def taken() -> None:
             # A client that takes over this process cannot affect the next job.
             self._listening.close()
-            frames.send(line, JobTaken())
+            connections.send(line, JobTaken())
 
         while not job_socket.serve_one(self._listening, context, taken):
             pass

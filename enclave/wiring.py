@@ -21,7 +21,7 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.units import Digest
-from bytewise.service import frames, telemetry
+from bytewise.service import connections, telemetry
 from bytewise.tee import confinement
 from bytewise.tee.confinement import Fence
 from bytewise.tee.quoters import open_quoter
@@ -134,7 +134,7 @@ class _ProcessFactory:
 
     def _keys(self, line: socket.socket, shard_dialer: ShardDialer) -> tuple[KeySource, tuple[str, ...]]:
         # In a job's process: the key source, and the names of fences that are missing around the process that rebuilds keys.
-        continuity = LogContinuity(lambda release: frames.send(line, release), self.continuity)
+        continuity = LogContinuity(lambda release: connections.send(line, release), self.continuity)
 
         def source(rebuilds: bool, board: ShardDialer) -> KeySource:
             timeout_s = self._settings.key_timeout_s

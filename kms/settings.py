@@ -9,7 +9,7 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.suites import is_key_epoch
 from bytewise.protocol.units import U64, ZERO_ADDRESS, Address, Digest, address
-from bytewise.service.listener import MetricsSettings
+from bytewise.service.sections import MetricsSettings
 from bytewise.service.settings import DatabaseUrl, Endpoints, rpc_endpoints
 from kms.storage.sealing import LIMIT_S, StorageKeySource
 

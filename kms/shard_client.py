@@ -18,7 +18,7 @@ from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys.epochs import ShardRefusal
 from bytewise.service.clock import monotonic_s
-from bytewise.service.peers import seconds_left
+from bytewise.service.connections import seconds_left
 
 _CHUNK_BYTES = 2**14
 """Most bytes that are written at once: one TLS record, which has one timeout."""

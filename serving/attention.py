@@ -16,8 +16,8 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.records.request import Request
 from bytewise.protocol.records.trace import Generated
 from bytewise.protocol.units import Address
-from bytewise.service.attention_folder import AttentionFolder
 from bytewise.service.entry_point import Parser, run_entry
+from bytewise.service.node_files.attention_folder import AttentionFolder
 from bytewise.service.settings import load_settings
 from serving.pipeline import AnswerHook
 from serving.settings import OperatorSettings

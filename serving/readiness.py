@@ -9,8 +9,7 @@ from bytewise.protocol.court.params import Money, ParamSet
 from bytewise.protocol.decisions.snapshot import Holdings
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.service.chain_head import ChainHead
-from bytewise.service.readiness import Check, ReadinessRegistry, rounded_ether
+from bytewise.service.readiness import ChainHead, Check, ReadinessRegistry, rounded_ether
 
 OPERATOR_GAS = 2_000_000
 """Largest amount of gas that an operator may have to pay at once (`bench/results/gas.json`). It covers a batch after the

@@ -7,10 +7,17 @@ from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.environment import Environment
-from bytewise.service.checkpoints import CheckpointSettings
-from bytewise.service.housekeeping import BackupSettings, HousekeepingSettings
-from bytewise.service.listener import MetricsSettings
-from bytewise.service.sections import SCHEMA_VERSION, ChainSettings, DaSettings, DatabaseSettings, SignerSettings
+from bytewise.service.sections import (
+    SCHEMA_VERSION,
+    BackupSettings,
+    ChainSettings,
+    CheckpointSettings,
+    DaSettings,
+    DatabaseSettings,
+    HousekeepingSettings,
+    MetricsSettings,
+    SignerSettings,
+)
 
 
 @dataclass(frozen=True, slots=True)

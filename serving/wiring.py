@@ -30,25 +30,23 @@ from bytewise.protocol.records.environment import PROFILE_EXACT_1, Environment
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.signing import Domain, LocalSigner
 from bytewise.protocol.units import Address
-from bytewise.service import liveness, metrics, schedule, telemetry
-from bytewise.service.certificates import verify_server_certificate
-from bytewise.service.chain_head import ChainHead
+from bytewise.service import metrics, schedule, telemetry
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.exit_codes import Exit, exit_of
 from bytewise.service.installation import package_version
 from bytewise.service.listener import listening_socket, serve_metrics
 from bytewise.service.metrics import Actor
-from bytewise.service.readiness import ReadinessRegistry
-from bytewise.storage.backup import BackupJob, BackupSource
+from bytewise.service.node_files.certificates import verify_server_certificate
+from bytewise.service.readiness import ChainHead, ReadinessRegistry
+from bytewise.storage.backups.backup import BackupJob, BackupSource
+from bytewise.storage.backups.restore_fence import RestoreFence
 from bytewise.storage.checkpoints import checkpoint_keeper
 from bytewise.storage.duties import Duties as Orders
 from bytewise.storage.engine import check_revision, open_database
-from bytewise.storage.housekeeper import housekeeping_job
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.nonce_lease import NonceLease, hold_account_key, hold_lease
 from bytewise.storage.receipt_store import ReceiptStore
-from bytewise.storage.restore_fence import RestoreFence
-from bytewise.storage.retention import HorizonWatch
+from bytewise.storage.retention import HorizonWatch, housekeeping_job
 from bytewise.storage.storage_checks import add_storage_checks
 from chain.acts.actor import ContractSender, contract_sender
 from chain.client.access import Chain, open_chain
@@ -254,7 +252,7 @@ class Operator:
                 ssl_keyfile=str(listen.key_file), ssl_version=ssl.PROTOCOL_TLS_SERVER, log_config=None, access_log=False,
                 lifespan="off", server_header=False, timeout_graceful_shutdown=HTTP_DRAIN_S,
                 # The address distinguishes callers, so a client must not be able to claim another one.
-                proxy_headers=False, callback_notify=liveness.beat_http, timeout_notify=liveness.HTTP_BEAT_S,
+                proxy_headers=False, callback_notify=schedule.beat_http, timeout_notify=schedule.HTTP_BEAT_S,
             )
         )  # fmt: skip
 

@@ -57,7 +57,7 @@ HASHES_ALLOWED = {
     "bytewise/crypto/hpke.py": "RFC 9180 labels its own derivations",
     "bytewise/crypto/mlkem.py": "FIPS 203 gives each use its own function or length",
     "bytewise/crypto/bls.py": "the contracts name keys by the EVM's hash",
-    "bytewise/service/backup_file.py": "plain SHA-256 of files, which any tool can check",
+    "bytewise/storage/backups/backup_file.py": "plain SHA-256 of files, which any tool can check",
     "chain/client/artifacts.py": "selectors and topics are the EVM's",
     "cli/demo/director.py": "function selectors are the EVM's",
     "dashboard/web/answers.py": "entity tags and cursors, which commit to nothing",

@@ -15,7 +15,7 @@ BOUNDARIES = {
     "bytewise.tee.gpu": "a foreign format",
     "bytewise.tee.snp": "a foreign format",
     "bytewise.storage.index.period_sums": "SQL",
-    "bytewise.storage.database_copy": "programs of PostgreSQL, files",
+    "bytewise.storage.backups.database_copy": "programs of PostgreSQL, files",
     "bytewise_client.attention": "chain, lists on DA",
     "chain.acts.epochs": "chain",
     "chain.capsule.keeper": "files",

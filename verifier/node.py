@@ -29,8 +29,7 @@ from bytewise.protocol.decisions.disputes import MovePolicy, decide_expiries, de
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.service import metrics, telemetry
-from bytewise.service.chain_head import MAX_AGE_S
-from bytewise.service.readiness import Check, ReadinessRegistry
+from bytewise.service.readiness import MAX_AGE_S, Check, ReadinessRegistry
 from verifier.audits.auditor import Auditor
 from verifier.jobs.job import EnclaveAway, FinishedJob, JobKey, JobPool
 from verifier.watch.open_windows import SnapshotPages

@@ -22,9 +22,8 @@ from bytewise.protocol.jobs import EpochRecord, ShardRecord
 from bytewise.protocol.keys.epochs import ShardInfo
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest, hex0x
 from bytewise.service import metrics
-from bytewise.service.chain_head import ChainHead
 from bytewise.service.clock import monotonic_s
-from bytewise.service.readiness import Check, ReadinessRegistry, rounded_ether
+from bytewise.service.readiness import ChainHead, Check, ReadinessRegistry, rounded_ether
 from kms.shard_client import ShardClient
 from verifier.settings import Role
 

@@ -11,11 +11,18 @@ from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
 from bytewise.protocol.decisions.strategies import BUILT_IN, OBSERVE, WatchPolicy
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import Address
-from bytewise.service.capsules import CapsuleSettings
-from bytewise.service.checkpoints import CheckpointSettings
-from bytewise.service.housekeeping import BackupSettings, HousekeepingSettings
-from bytewise.service.listener import MetricsSettings
-from bytewise.service.sections import SCHEMA_VERSION, ChainSettings, DaSettings, DatabaseSettings, SignerSettings
+from bytewise.service.sections import (
+    SCHEMA_VERSION,
+    BackupSettings,
+    CapsuleSettings,
+    ChainSettings,
+    CheckpointSettings,
+    DaSettings,
+    DatabaseSettings,
+    HousekeepingSettings,
+    MetricsSettings,
+    SignerSettings,
+)
 from bytewise.service.settings import OtherProcess, paths_of, verify_http_url
 
 

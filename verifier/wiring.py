@@ -22,23 +22,20 @@ from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import EpochOnChain
 from bytewise.protocol.units import Digest
 from bytewise.service import metrics, telemetry
-from bytewise.service.chain_head import ChainHead
 from bytewise.service.clock import SystemClock
 from bytewise.service.listener import serve_metrics
 from bytewise.service.metrics import Actor
-from bytewise.service.readiness import ReadinessRegistry
+from bytewise.service.readiness import ChainHead, ReadinessRegistry
 from bytewise.service.schedule import PeriodicJob, run_ticks
-from bytewise.storage.archive import Archive, LightAudits
-from bytewise.storage.backup import BackupJob, BackupSource
+from bytewise.storage.archive import Archive, Cursor, LightAudits
+from bytewise.storage.backups.backup import BackupJob, BackupSource
+from bytewise.storage.backups.restore_fence import RestoreFence
 from bytewise.storage.checkpoints import checkpoint_keeper
-from bytewise.storage.cursor import Cursor
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database
-from bytewise.storage.housekeeper import housekeeping_job
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.nonce_lease import NonceLease, hold_account_key, hold_lease
-from bytewise.storage.restore_fence import RestoreFence
-from bytewise.storage.retention import HorizonWatch
+from bytewise.storage.retention import HorizonWatch, housekeeping_job
 from bytewise.storage.storage_checks import add_storage_checks, data_folder
 from chain.acts.actor import contract_sender
 from chain.capsule.keeper import CapsuleKeeper

@@ -20,7 +20,7 @@ from bench.soak_node.schedule import KINDS, QUORUM
 from bytewise.protocol.errors.actors import KeyInUse, TryAgain
 from bytewise.protocol.units import Address
 from bytewise.service.clock import monotonic_s
-from bytewise.service.key_lock import verify_unused
+from bytewise.service.node_files.key_lock import verify_unused
 from chain.deployment.params import with_changes
 from chain.sending.keys import load_signer
 from cli.demo import actors, build, plan

@@ -11,14 +11,13 @@ import uvicorn
 
 from bytewise.da.settings import StoreSettings
 from bytewise.da.store import build_app
-from bytewise.service import liveness, metrics, telemetry
+from bytewise.service import metrics, schedule, telemetry
 from bytewise.service.clock import SystemClock
-from bytewise.service.disk import watch_disk
 from bytewise.service.entry_point import Parser, run_entry
 from bytewise.service.exit_codes import Exit
 from bytewise.service.listener import serve_metrics
 from bytewise.service.metrics import Actor
-from bytewise.service.readiness import ReadinessRegistry
+from bytewise.service.readiness import ReadinessRegistry, watch_disk
 from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import load_settings
 
@@ -44,7 +43,7 @@ def _serve(config: Path) -> int:
         server_config = uvicorn.Config(
             store, host=settings.host, port=settings.port, log_config=None, access_log=False,
             timeout_graceful_shutdown=_DRAIN_S, h11_max_incomplete_event_size=64 * 1024,
-            callback_notify=liveness.beat_http, timeout_notify=liveness.HTTP_BEAT_S,
+            callback_notify=schedule.beat_http, timeout_notify=schedule.HTTP_BEAT_S,
         )  # fmt: skip
         server = uvicorn.Server(server_config)
         telemetry.log("da.starting", port=settings.port)

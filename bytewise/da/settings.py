@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bytewise.service.listener import MetricsSettings
+from bytewise.service.sections import MetricsSettings
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,14 @@ class SystemClock:
 
 
 BEHIND_S = 60
-"""Largest backward step of a clock in seconds that is not reported."""
+"""Most seconds by which a clock may go back without a report. A larger step back is reported."""
 
 
 class ForwardClock:
     """A clock that never goes back while this process lives.
 
-    If the machine's clock is set back, nothing that expired becomes valid again. If the machine's clock was once far ahead, this
-    clock therefore stands still until that time is reached, or until the process restarts.
+    If the machine's clock is set back, this clock stands still until the machine's clock has caught up, or until the process
+    restarts. So nothing that expired becomes valid again.
     """
 
     def __init__(self, clock: Clock, on_behind: Callable[[int], object] = lambda _: None) -> None:

@@ -1,10 +1,12 @@
-"""Entry point of every `python -m …` process: reads its arguments, reports an error, and returns the exit code.
+"""Start and end of every `python -m …` process: reads its arguments, reports an error, and returns the exit code.
 
 A module `__main__` has a function `main(arguments)` and calls `run_entry`. `bytewise … run` starts the same modules.
 """
 
 import argparse
+import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,8 +16,32 @@ from bytewise.protocol.errors.branches import (
     BytewiseError,
 )
 from bytewise.service import telemetry
-from bytewise.service.ending import leave
 from bytewise.service.exit_codes import Exit, advice_of
+
+_abandoned = threading.Event()
+
+
+def abandon() -> None:
+    """Records that a loop of this process still waits for a service although the process must end."""
+    _abandoned.set()
+
+
+def is_abandoned() -> bool:
+    """Returns whether `abandon` was called: a loop of this process still waits for a service."""
+    return _abandoned.is_set()
+
+
+def leave(code: int) -> int:
+    """Returns the exit code of a process that is about to end.
+
+    If a loop was abandoned, this function ends the process at once and does not return, because nothing else ends a thread that
+    waits for a service.
+    """
+    if _abandoned.is_set():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 class PlainParser(argparse.ArgumentParser):

@@ -1,4 +1,4 @@
-"""Atomic writes of files that are not secret. `kms.storage.files` writes secret files."""
+"""Atomic writes of files that are not secret. `service.secret` writes key files, `kms.storage.files` the files of a shard."""
 
 import os
 import secrets
@@ -11,11 +11,11 @@ from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Replaces a file atomically. Whenever the process or the machine stops, either the old file or the new file is there.
+    """Replaces a file atomically. If the process or the machine stops, either the old file or the new file is there.
 
-    The new file is on the disk when the function returns, with the mode of the old file. If `path` is a link, its target is
-    replaced. If two processes write, the last one wins. Raises `ConfigurationError` if the file cannot be written. A killed
-    writer leaves at most a hidden file (`.NAME.….new`).
+    When the function returns, the new file is on the disk and has the mode of the old file. If `path` is a link, the file that it
+    points to is replaced. If two processes write, the last write stays. Raises `ConfigurationError` if the file cannot be
+    written. A killed writer leaves at most a hidden file (`.NAME.….new`).
     """
     try:
         whole = Path(os.path.realpath(path))

@@ -16,18 +16,18 @@ import socket
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.service import liveness, metrics, telemetry
+from bytewise.service import metrics, schedule, telemetry
 from bytewise.service.clock import monotonic_s
 from bytewise.service.installation import package_version
 from bytewise.service.metrics import Actor
 from bytewise.service.readiness import ReadinessRegistry, readiness_document
+from bytewise.service.sections import MetricsSettings
 
 IDLE_S = 5.0
 """Seconds of silence after which a connection is closed."""
@@ -45,17 +45,6 @@ def listening_socket(setting: str, host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         raise ConfigurationError(setting, f"{host}:{port}: {why}; name an address of this machine and a free port") from None
-
-
-@dataclass(frozen=True, slots=True)
-class MetricsSettings:
-    """Section `[metrics]`: where the process serves `/metrics`, `/livez`, `/readyz` and `/version`. Without this section it does
-    not serve them."""
-
-    host: str = "127.0.0.1"
-    """Address to listen on. Anybody who can connect to it can read all metrics, so keep it on a private network."""
-    port: int = 9464
-    """TCP port. With 0 the system chooses a port, and the log line `metrics.served` names it."""
 
 
 class HttpAnswer(NamedTuple):
@@ -132,7 +121,7 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
         return HttpAnswer(HTTPStatus.OK, CONTENT_TYPE_LATEST, metrics.exposition(self._actor))
 
     def _livez(self) -> HttpAnswer:
-        loops = liveness.loops()
+        loops = schedule.loop_states()
         alive = all(loop.alive for loop in loops.values())
         status = HTTPStatus.OK if alive else HTTPStatus.SERVICE_UNAVAILABLE
         return _json(status, {"alive": alive, "loops": {name: loop._asdict() for name, loop in loops.items()}})

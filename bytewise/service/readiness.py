@@ -3,14 +3,21 @@
 `/readyz` (`bytewise.service.listener`), `bytewise doctor` and the metric `bytewise_readiness` show the same records. A check is
 either recorded at the place where its fact is known, for example by a duty tick from its snapshot, or computed by a function on
 request. If a function does not answer in time, its check fails, so a request never hangs.
+
+This module also has the checks that several actors share: the free space of the disk, the age of the chain's newest block, and
+the machine's clock.
 """
 
 import math
+import shutil
 import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from bytewise.ports import Clock
 from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
 from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
 
@@ -168,3 +175,102 @@ def readiness_document(checks: Iterable[Check]) -> dict[str, Any]:
 def rounded_ether(wei: int) -> str:
     """Returns an amount of wei as text in ether, with four digits."""
     return f"{wei / 10**18:.4g} ETH"
+
+
+MIN_FREE_BYTES = 512 * 2**20
+"""Free bytes below which a node is not ready. One day of a busy archive and SQLite's write-ahead log fit into them."""
+
+
+def watch_disk(readiness: ReadinessRegistry, folder: Path) -> None:
+    """Adds the readiness check `disk`, and sets the metrics of the file system that holds the process's data."""
+    metrics.DISK_FREE.labels(path="data").set_function(lambda: _usage(folder)[0])
+    metrics.DISK_SIZE.labels(path="data").set_function(lambda: _usage(folder)[1])
+    readiness.add("disk", lambda: disk_check(folder))
+
+
+def disk_check(folder: Path) -> Check:
+    """Returns a check that fails if the file system of a folder has too little free space, or if the folder cannot be read."""
+    free, _ = _usage(folder)
+    if math.isnan(free):
+        return Check(
+            "disk", False, f"{folder} cannot be read", "a readable folder", "Look whether the disk is mounted, then start again."
+        )
+    do = "Free space or move the data: a full disk stops every duty."
+    return Check("disk", free >= MIN_FREE_BYTES, f"{int(free) >> 20} MiB free", f"at least {MIN_FREE_BYTES >> 20} MiB", do)
+
+
+def _usage(folder: Path) -> tuple[float, float]:
+    """Returns the free and the total bytes of the folder's file system.
+
+    Returns NaN for both if the folder is missing, because an error in one metric must not hide the others.
+    """
+    try:
+        usage = shutil.disk_usage(folder)
+    except OSError:
+        return math.nan, math.nan
+    return usage.free, usage.total
+
+
+MAX_AGE_S = 120
+"""Largest age in seconds of the block from which a process decides: ten slots of Ethereum. With an older block the process is
+not ready."""
+
+MAX_AHEAD_S = 15
+"""Most seconds by which a block may be dated after this machine's clock: one slot of Ethereum, and a small difference between
+right clocks."""
+
+_HEAD_ADVICE = "Look at the chain node: is it up, is it synchronised, and is this machine's clock right?"
+
+
+class ChainHead:
+    """The block from which the process last decided. The loop that reads the chain calls `note`. Thread-safe."""
+
+    def __init__(self, clock: Clock, max_age_s: int = MAX_AGE_S, chain_id: int = 0) -> None:
+        """Creates the object.
+
+        On a test chain (`chain_id`) a block may be dated in the future, because the user of the chain chooses the times.
+        """
+        self._is_test_chain = chain_id in TEST_CHAIN_IDS
+        self._clock = clock
+        self._max_age_s = max_age_s
+        self._lock = threading.Lock()
+        self._timestamp: int | None = None
+
+    def note(self, number: int, timestamp: int) -> None:
+        """Records the number and the timestamp (Unix seconds) of the block from which the process now decides."""
+        metrics.HEAD_BLOCK.set(number)
+        metrics.HEAD_TIMESTAMP.set(timestamp)
+        if not self._is_test_chain:
+            metrics.CLOCK_OFFSET.labels(source="chain").set(timestamp - self._clock.now())
+        with self._lock:
+            self._timestamp = timestamp
+
+    def add_checks(self, readiness: ReadinessRegistry) -> None:
+        """Adds the readiness checks `head_age` and `clock`."""
+        readiness.add("head_age", self.check)
+        readiness.add("clock", self.clock_check)
+
+    def age_s(self) -> int | None:
+        """Returns the age of the block in seconds by this machine's clock. It is negative if the block is dated in the future.
+
+        Returns None before the first block.
+        """
+        with self._lock:
+            return None if self._timestamp is None else self._clock.now() - self._timestamp
+
+    def clock_check(self) -> Check:
+        """Returns a check that fails if no block was read, or if the block is dated too far after this machine's clock.
+
+        A clock that is ahead of the chain is not found here, but by the check `head_age`.
+        """
+        age, threshold = self.age_s(), f"at most {MAX_AHEAD_S} s behind the newest block"
+        value = "no block was read yet" if age is None else f"{max(-age, 0)} s behind"
+        is_right = age is not None and (age >= -MAX_AHEAD_S or self._is_test_chain)
+        return Check("clock", is_right, value, threshold, "Start NTP on this machine.")
+
+    def check(self) -> Check:
+        """Returns a check that fails if no block was read, or if the block is too old to decide from."""
+        age, threshold = self.age_s(), f"at most {self._max_age_s} s"
+        if age is None:
+            return Check("head_age", False, "no block was read yet", threshold, _HEAD_ADVICE)
+        return Check("head_age", age <= self._max_age_s, f"{age} s", threshold, _HEAD_ADVICE)

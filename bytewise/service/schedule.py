@@ -1,15 +1,20 @@
-"""Periodic work: `run_ticks` runs a tick at an interval until `stop` is set, and ends the process on a `Bug`.
+"""Periodic work, and whether the loops of a process run.
 
-APScheduler runs one instance of a tick at a time, and merges missed runs into one. Jobs that may take long, such as
-housekeeping, run beside the tick in another thread. A `Fault` or `Unavailable` that leaves a tick is logged and counted, and the
-next tick decides again. Any other error means that our program is wrong, so the process stops.
+`run_ticks` runs a tick at an interval until `stop` is set, and ends the process on a `Bug`. APScheduler runs one instance of a
+tick at a time, and merges missed runs into one. Jobs that may take long, such as housekeeping, run beside the tick in another
+thread. A `Fault` or `Unavailable` that leaves a tick is logged and counted, and the next tick decides again. Any other error
+means that our program is wrong, so the process stops.
+
+A loop first announces the longest time between two of its passes (`expect_loop`), and then reports every pass (`beat_loop`).
+`/livez` shows the result.
 """
 
+import asyncio
 import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from types import FrameType
 from typing import NamedTuple
@@ -19,15 +24,78 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from bytewise.protocol.errors.branches import Fault, Unavailable
-from bytewise.service import ending, liveness, metrics, telemetry
+from bytewise.service import entry_point, metrics, telemetry
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.exit_codes import Exit
+
+
+class LoopState(NamedTuple):
+    """State of a loop at one moment."""
+
+    alive: bool
+    """Whether the time since the last pass is within the limit."""
+    last_s: float
+    """Seconds since the last pass of the loop, or since it was announced."""
+    limit_s: float
+    """Longest time between two passes, in seconds."""
+
+
+class Liveness:
+    """The loops of one process. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._limits: dict[str, float] = {}
+        self._passes: dict[str, float] = {}
+
+    def expect(self, loop: str, limit_s: float) -> None:
+        """Announces a loop that passes at least every `limit_s` seconds from now on."""
+        with self._lock:
+            self._limits[loop] = limit_s
+            self._passes[loop] = monotonic_s()
+
+    def beat(self, loop: str) -> None:
+        """Reports a pass of a loop."""
+        with self._lock:
+            self._passes[loop] = monotonic_s()
+
+    def forget(self, loop: str) -> None:
+        """Removes a loop that has ended as planned."""
+        with self._lock:
+            self._limits.pop(loop, None)
+            self._passes.pop(loop, None)
+
+    def loops(self) -> dict[str, LoopState]:
+        """Returns the state of every announced loop, by name."""
+        with self._lock:
+            now = monotonic_s()
+            ages = {loop: (now - self._passes[loop], limit) for loop, limit in sorted(self._limits.items())}
+        return {loop: LoopState(age <= limit, age, limit) for loop, (age, limit) in ages.items()}
+
+
+_PROCESS = Liveness()
+expect_loop = _PROCESS.expect
+beat_loop = _PROCESS.beat
+forget_loop = _PROCESS.forget
+loop_states = _PROCESS.loops
+
+HTTP_BEAT_S = 1
+"""Seconds between two passes of an event loop that serves HTTP."""
+HTTP_ALIVE_S = 30.0
+"""Seconds without a pass after which such a loop counts as not alive, because a request blocks it."""
+
+
+def beat_http() -> Awaitable[None]:
+    """Reports a pass of the event loop `http`. uvicorn calls it (`callback_notify`, `timeout_notify`) and awaits the result."""
+    expect_loop("http", HTTP_ALIVE_S)
+    return asyncio.sleep(0)
+
 
 _POLL_S = 0.2
 
 ALIVE_S = 120.0
-"""A loop counts as alive if its next pass comes within its interval plus this number of seconds. That is several times the cost
-of a tick when chain and DA are slow."""
+"""A loop counts as alive if its next pass comes within its interval plus this number of seconds. Even when
+chain and DA are slow, a tick takes only a fraction of this time."""
 
 
 DRAIN_S = 5.0
@@ -35,8 +103,8 @@ DRAIN_S = 5.0
 service."""
 
 FIRST_JOB_S = 60.0
-"""Most seconds from the start to the first run of a job. It is short, so that a process that restarts often still does its
-jobs."""
+"""Most seconds from the start of a process to the first run of a job. The time is short, so that a process that restarts often
+still runs its jobs."""
 
 
 CLOCK_STEP = timedelta(seconds=1)
@@ -78,7 +146,7 @@ class _Loop:
             self.started_at = None
             metrics.LOOP_RUNS.labels(loop=self.name, result=result).inc()
             metrics.LOOP_SECONDS.labels(loop=self.name).observe(monotonic_s() - began)
-        liveness.beat(self.name)
+        beat_loop(self.name)
 
     def running_s(self) -> float:
         started = self.started_at
@@ -110,9 +178,9 @@ def run_ticks(
 ) -> int:
     """Runs `tick` at once and then every `every_s` seconds until `stop` is set, and `jobs` beside it. Returns the exit code.
 
-    The code is 0 after `stop`: a running tick gets `drain_s` seconds, and is then abandoned (`ending.leave`), because its work
-    survives a kill. The code is `Exit.INTERNAL` after an error that is neither `Fault` nor `Unavailable`. A tick that runs
-    longer than `hung_after_s` seconds ends the process with `Exit.HUNG`, because nothing can stop a thread.
+    After `stop` the code is 0. A running tick has `drain_s` seconds to end, and is then abandoned (`entry_point.leave`), because
+    its work survives a kill. After an error that is neither `Fault` nor `Unavailable` the code is `Exit.INTERNAL`. A tick that
+    runs longer than `hung_after_s` seconds ends the process with `Exit.HUNG`, because nothing can stop a thread.
     """
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)  # our listener reports, with fields
     broken, loops = threading.Event(), [_Loop(name, tick), *(_Loop(job.name, job.run) for job in jobs)]
@@ -130,13 +198,13 @@ def run_ticks(
     _add(scheduler, loops[0], every_s, 0.0, "default")
     for job, beside in zip(jobs, loops[1:], strict=True):
         _add(scheduler, beside, job.every_s, min(job.every_s, FIRST_JOB_S), "jobs")
-    liveness.expect(name, every_s + ALIVE_S)
+    expect_loop(name, every_s + ALIVE_S)
     scheduler.start()
     while not stop.wait(_POLL_S) and not broken.is_set():
         _watch(scheduler, loops[0], hung_after_s)
     stop.set()  # set also after a `Bug`, because jobs check it
     _shut_down(scheduler, loops, drain_s)
-    liveness.forget(name)
+    forget_loop(name)
     return Exit.INTERNAL if broken.is_set() else Exit.OK
 
 
@@ -175,10 +243,10 @@ def _shut_down(scheduler: BackgroundScheduler, loops: Sequence[_Loop], drain_s: 
     while running := [loop.name for loop in loops if loop.started_at is not None]:
         if monotonic_s() - began > drain_s:
             telemetry.log("tick.abandoned", loops=running, after_s=drain_s)
-            ending.abandon()
+            entry_point.abandon()
             break
         idle.wait(_POLL_S / 4)
-    scheduler.shutdown(wait=not ending.is_abandoned())
+    scheduler.shutdown(wait=not entry_point.is_abandoned())
 
 
 def _last_line(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from bytewise.service.files import shown_name
 
 _LIVE: "weakref.WeakSet[Secret]" = weakref.WeakSet()
 _SHORTEST_SCRUBBED = 8
-"""Least characters of a text that is removed from log lines. Removing shorter texts would remove ordinary words."""
+"""Least characters of a secret text that is removed from log lines. Without this limit, ordinary words would be removed too."""
 
 
 class Secret:

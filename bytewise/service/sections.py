@@ -1,4 +1,6 @@
-"""Sections that the settings files of several actors have: chain, DA, signer and database."""
+"""Sections that the settings files of several actors have: `[chain]`, `[da]`, `[signer]`, `[db]`, `[metrics]`, `[housekeeping]`,
+`[backup]`, `[checkpoints]` and `[capsules]`.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,8 +85,8 @@ class SignerSettings:
     client_key_file: Path | None = None
     """File with the private key of the client certificate, PEM, unencrypted. Only the owner may read it."""
     timeout_s: float = 3.0
-    """Longest time of one signature by the remote signer, with all tries, in seconds. At most 5, because the database waits
-    meanwhile."""
+    """Longest time of one signature by the remote signer, with all tries, in seconds. At most 5, because a write to
+    the database waits for the signature."""
     max_value_wei: U256 = _CEILING_WEI
     """Most wei that one transaction may send. The node signs no transaction with more, wherever the key is."""
     max_fee_wei: int = 500 * 10**9
@@ -146,3 +148,100 @@ class DatabaseSettings:
         if self.url_file is not None:
             return read_secret(self.url_file).reveal().decode().strip()
         return self.url or ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSettings:
+    """Section `[checkpoints]`: where the node stores signed checkpoints of its journal. Give copies to other people. Whoever
+    has a copy of a checkpoint can show later whether an entry that the checkpoint covers was changed."""
+
+    folder: Path
+    """Folder of the checkpoints. The node makes it if it is missing. A file is named after the number of entries."""
+    every_s: int = 3600
+    """Seconds between two checkpoints. No checkpoint is made while the journal has no new entry."""
+    most: int = 1000
+    """Most checkpoints that are stored. The oldest files are deleted first. A checkpoint takes some 5 kB."""
+
+    def __post_init__(self) -> None:
+        if self.most < 1 or self.every_s < 1:
+            raise ConfigurationError("checkpoints", "most and every_s must be at least 1")
+
+
+DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class HousekeepingSettings:
+    """Section `[housekeeping]`: how long the process keeps records. A record that a dispute, a demand, a penalty or a
+    transaction can still need is never deleted, however short these times are. Votes and the journal are kept for ever."""
+
+    every_s: int = 600
+    """Seconds between two runs of housekeeping."""
+    receipts_days: int = 90
+    """Days for which batches, receipts and light audits are kept at least."""
+    envelopes_days: int = 0
+    """Days for which ciphertext is kept at least. With 0 it is kept only as long as its receipt can be disputed."""
+    duties_days: int = 365
+    """Days for which ended duties are kept at least."""
+    transactions_days: int = 90
+    """Days for which ended transactions are kept at least."""
+
+    def __post_init__(self) -> None:
+        if self.every_s < 1:
+            raise ConfigurationError("every_s", "must be at least 1")
+        if min(self.receipts_days, self.envelopes_days, self.duties_days, self.transactions_days) < 0:
+            raise ConfigurationError("housekeeping", "days must not be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class BackupSettings:
+    """Section `[backup]`: backups that the process makes by itself. Copy the backups to another machine."""
+
+    folder: Path
+    """Folder of the backups, best on another disk. The folder must exist. Only the owner may read it, because backups contain
+    keys. Without the folder the node runs, but its check `backup_age` fails."""
+    every_h: int = 24
+    """Hours between two backups."""
+    keep: int = 7
+    """Number of the newest backups that are kept. Older backups are deleted."""
+
+    def __post_init__(self) -> None:
+        if self.every_h < 1 or self.keep < 1:
+            raise ConfigurationError("backup", "every_h and keep must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class CapsuleSettings:
+    """Section `[capsules]`: where the node stores evidence capsules of disputes that are over."""
+
+    folder: Path
+    """Folder of the capsules. The node makes it if it is missing. A file is named after its dispute."""
+    most: int = 1000
+    """Most capsules that are stored. The oldest files are deleted first. A capsule of a verdict takes some 50 kB."""
+    every_s: int = 60
+    """Seconds between two searches for disputes that are over. It must be less than the time for which the chain node keeps old
+    states."""
+    finality: str = "finalized"
+    """Block at which the capsule proves the state: finalized, safe or latest."""
+
+    def __post_init__(self) -> None:
+        if self.most < 1 or self.every_s < 1:
+            raise ConfigurationError("capsules", "most and every_s must be at least 1")
+        verify_finality("capsules.finality", self.finality)
+
+
+def verify_finality(name: str, tag: str) -> None:
+    """Raises `ConfigurationError` unless `tag`, the value of the setting or option `name`, is the tag of a block."""
+    if tag not in ("finalized", "safe", "latest"):
+        raise ConfigurationError(name, f"{tag} is none of finalized, safe, latest")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """Section `[metrics]`: where the process serves `/metrics`, `/livez`, `/readyz` and `/version`. Without this section it does
+    not serve them."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. Anybody who can connect to it can read all metrics, so keep it on a private network."""
+    port: int = 9464
+    """TCP port. With 0 the system chooses a port, and the log line `metrics.served` names it."""

@@ -5,8 +5,11 @@ section. The environment variable `BYTEWISE__SECTION__KEY` overrides the file. S
 names the file of a secret (`secret.read_secret`).
 """
 
+import ast
 import dataclasses
 import enum
+import inspect
+import itertools
 import os
 import tomllib
 import types
@@ -286,3 +289,19 @@ def _required(kind: Any) -> Any:
 
 def _has_default(field: "dataclasses.Field[Any]") -> bool:
     return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+
+
+def field_texts(cls: type) -> dict[str, str]:
+    """Returns for each field of the dataclass its docstring, on one line. A field without a docstring is left out."""
+    tree = ast.parse(inspect.cleandoc("\n" + inspect.getsource(cls))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    return {
+        node.target.id: " ".join(str(ast.literal_eval(below.value)).split())
+        for node, below in itertools.pairwise(tree.body)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(below, ast.Expr)
+    }
+
+
+def first_paragraph(cls: type) -> str:
+    """Returns the first paragraph of a class's docstring, on one line."""
+    return " ".join((inspect.getdoc(cls) or "").split("\n\n", 1)[0].split())

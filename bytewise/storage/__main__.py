@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from bytewise.service.entry_point import PlainParser, run_entry
-from bytewise.storage.migrate import migrate, step_back
+from bytewise.storage.migrations.migrate import migrate, step_back
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,10 +17,10 @@ from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Digest
 from bytewise.service import metrics, telemetry
-from bytewise.service.checkpoints import CheckpointSettings
 from bytewise.service.files import replace_file, retry_folder
 from bytewise.service.readiness import Check, ReadinessRegistry
 from bytewise.service.schedule import PeriodicJob
+from bytewise.service.sections import CheckpointSettings
 from bytewise.storage.journal import Journal, JournalEntry, journal_key
 
 SUFFIX = ".checkpoint"

@@ -1,7 +1,7 @@
 """Duties: tasks that a node must do by a deadline. A duty ends as DONE, MISSED or DECLINED (design section 10).
 
 `bytewise.storage.retention` ends the duties whose deadline passed while the process did not run, and deletes old ended duties.
-Only a person opens an ended duty again (`Duties.order`), because a reorganisation may have moved its deadline.
+Only the command of a person opens an ended duty again (`Duties.order`), for example after a reorganisation moved its deadline.
 """
 
 from typing import Any, NamedTuple

@@ -22,8 +22,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt, TryAgain
 from bytewise.service.clock import monotonic_s
-from bytewise.storage.base import Base
-from bytewise.storage.tables import NamedLockRow
+from bytewise.storage.tables import Base, NamedLockRow
 
 REVISIONS = ("0001",)
 """The revisions of the Alembic migrations, oldest first. Actors read them here, so that they need not import Alembic. A test
@@ -137,7 +136,7 @@ def read_transaction(engine: Engine, limit_s: float | None = None) -> Iterator[C
 
 @contextmanager
 def driver_connection(engine: Engine) -> Iterator[Connection]:
-    """Context manager of a connection outside any transaction, for statements that only the driver of SQLite runs to their end.
+    """Context manager of a connection outside any transaction, for statements of SQLite that its driver must run (`Retention`).
 
     Raises `TryAgain` if the database is busy or its disk is full.
     """

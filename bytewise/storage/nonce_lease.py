@@ -7,7 +7,7 @@ paused process may not take the lease again.
 `hold_lease` renews the lease from the start to the end of a process, however long a tick takes. A process that stops cleanly
 releases its lease. The lease of a killed process ends after `ttl_s` seconds, even if a clock was set back since then.
 
-A process that is refused the lease ends, so nobody reads its metrics. It therefore writes its name into the row of the lease,
+A process that does not get the lease ends, so nobody reads its metrics. It therefore writes its name into the row of the lease,
 and the process that has the lease counts the refusal.
 """
 
@@ -27,7 +27,7 @@ from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.units import Address
 from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
-from bytewise.service.key_lock import hold_key
+from bytewise.service.node_files.key_lock import hold_key
 from bytewise.storage.engine import insert_if_new, open_database, read_transaction, write_transaction
 from bytewise.storage.tables import NonceLeaseRow
 
@@ -42,8 +42,8 @@ class LeaseTerm(NamedTuple):
 
 
 DEFAULT_TTL_S = 10
-"""Seconds that a lease lasts. It is far above the pauses of a busy machine, and short because the successor of a killed process
-must wait for the end."""
+"""Seconds that a lease lasts. The time is much longer than the pauses of a busy machine. It is not longer, because the process
+that follows a killed one must wait until the lease ends."""
 
 
 def _process_name() -> str:
@@ -244,8 +244,9 @@ def hold_lease(lease: NonceLease, stop: threading.Event, wait: bool = True) -> I
 def _take(lease: NonceLease, stop: threading.Event, wait: bool) -> int:
     """Takes the lease and returns the fencing token.
 
-    If a clock was set back, the lease of a killed process seems to last long. Therefore a lease that is not renewed during the
-    whole wait is over. The monotonic clock measures the wait, so no change of a clock affects it.
+    If a clock was set back, the lease of a killed process seems to last for a long time. Therefore this function treats a lease
+    as over if its owner did not renew it during the whole wait. The monotonic clock measures the wait, so no change of the wall
+    clock affects it.
     """
     began, is_logged, first = monotonic_s(), False, lease.term()
     while True:

@@ -5,9 +5,9 @@
        │          └──────────┘  └───────┘ └──▶ REVERTED
        └──▶ SUPERSEDED (someone else did it), EXPIRED (too late), REPLACED (its nonce went to another transaction)
 
-After a crash, the sender broadcasts the stored bytes again before it makes other bytes. If the block of a row with a nonce
-leaves the chain, the row goes back to BROADCAST from every end except FINAL. Its bytes are valid again, and every later nonce
-waits for them. Every write checks the fencing token of the nonce lease.
+After a crash, the sender broadcasts the stored bytes again before it makes other bytes. If a block that had the transaction,
+or that used its nonce, leaves the chain, the row goes back to BROADCAST, because its bytes are valid again and every later nonce
+waits for them. FINAL and SUPERSEDED rows never go back to BROADCAST. Every write checks the fencing token of the nonce lease.
 """
 
 import enum

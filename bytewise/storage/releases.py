@@ -44,8 +44,8 @@ class Usage(NamedTuple):
     of_receipt: int
     """Number of records for the ticket's receipt, whoever called."""
     given: Callable[[], int]
-    """Returns how many of those records released a partial to the ticket's instance under this right. The call reads all of
-    them."""
+    """Function that returns how many of those records released a partial to the ticket's instance under this right. Each call
+    reads all those records."""
     newest: int
     """Newest `decided_at` among the records of this key epoch. It is 0 if there is no record."""
 
@@ -54,7 +54,7 @@ class ReleaseRecords:
     """Database store of the release records of one shard. `domain` is the signing domain of the contract `KeyEpochs`."""
 
     def __init__(self, engine: Engine, domain: Domain, recorded: Callable[[SignedRelease], None] = lambda _: None) -> None:
-        """Creates the repository. It calls `recorded` with each record after the commit."""
+        """Creates the database store. It calls `recorded` with each record after the commit."""
         self._recorded = recorded
         self._engine = engine
         self._domain = domain

@@ -3,9 +3,11 @@
 `Retention` keeps the records that the chain still needs (`Horizon`), and the records that are younger than the settings require.
 Whatever the settings are, a record is deleted only after the longest possible dispute of its receipt, on the protocol clock.
 Each transaction is short, so a vote never waits for it. After a crash between two transactions, the next start continues.
+`housekeeping_job` is the periodic job that calls `Retention` and logs the number of deleted records.
 """
 
 import sqlite3
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -17,8 +19,9 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.units import Digest
-from bytewise.service import metrics
-from bytewise.service.housekeeping import DAY_S, HousekeepingSettings
+from bytewise.service import metrics, telemetry
+from bytewise.service.schedule import PeriodicJob
+from bytewise.service.sections import DAY_S, HousekeepingSettings
 from bytewise.storage.archive import ENDED_AUDITS
 from bytewise.storage.duties import DONE, MISSED, PENDING
 from bytewise.storage.engine import driver_connection, read_transaction, write_transaction
@@ -233,7 +236,7 @@ class Retention:
     def _audits(self, before: int) -> int:
         """Deletes ended audits whose receipt is deleted.
 
-        As long as the receipt exists, its audit could be drawn and signed again.
+        While the receipt is stored, its audit stays, because otherwise the verifier could draw and sign the audit again.
         """
         receipt = select(SeenReceiptRow.receipt_id).where(SeenReceiptRow.receipt_id == LightAuditRow.receipt_id).exists()
         old = (LightAuditRow.state.in_(ENDED_AUDITS), LightAuditRow.deadline < before, LightAuditRow.updated_at < before)
@@ -301,6 +304,37 @@ class Retention:
             count = connection.execute(delete(IssuedReceiptRow).where(IssuedReceiptRow.batch_first_seq.in_(firsts))).rowcount
             connection.execute(delete(OwnBatchRow).where(OwnBatchRow.first_seq.in_(firsts)))
         return count, page[-1] if len(page) == PAGE else None
+
+
+def housekeeping_job(
+    engine: Engine, settings: HousekeepingSettings, horizon: Callable[[], Horizon | None], stop: threading.Event,
+    prune_inbox: Callable[[int], int] = lambda _before: 0,
+) -> PeriodicJob:  # fmt: skip
+    """Returns the periodic job that deletes old records from the database of one process.
+
+    `horizon` returns the records that the chain still needs. The job does nothing while `horizon` returns None. `prune_inbox`
+    gets a Unix second, deletes the files of receipts that are older, and returns how many it deleted.
+    """
+    retention = Retention(engine, settings, stop.is_set)
+
+    def run() -> None:
+        needed = horizon()
+        if needed is None:
+            return
+        gone = +retention.prune(needed)
+        inbox = prune_inbox(retention.receipts_before(needed))
+        if inbox:
+            gone["inbox"] = inbox
+        for what, count in gone.items():
+            metrics.DELETED.labels(what=what).inc(count)
+        freed = 0
+        try:
+            freed = retention.compact()
+        finally:
+            if gone:
+                telemetry.log("housekeeping.deleted", freed_pages=freed, clock=needed.clock, **gone)
+
+    return PeriodicJob("housekeeping", run, settings.every_s)
 
 
 def _own_old_batches(connection: Connection, horizon: Horizon, before: int, after: int | None) -> tuple[Sequence[int], list[int]]:

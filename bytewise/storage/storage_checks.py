@@ -1,17 +1,42 @@
-"""Readiness checks of the database of a process and of its nonce lease. They only read."""
+"""Readiness checks of the database of a process and of its nonce lease. They read the database and do not write to it."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, func, select, text
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service import metrics
-from bytewise.service.disk import watch_disk
-from bytewise.service.readiness import Check, ReadinessRegistry
+from bytewise.service.readiness import Check, ReadinessRegistry, watch_disk
 from bytewise.storage.engine import HEAD, check_revision, read_transaction
-from bytewise.storage.health import database_health
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.tables import JournalRow, ProtectedVoteRow
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseHealth:
+    """State of a database at one moment."""
+
+    kind: str
+    """Kind of the database: `sqlite` or `postgresql`."""
+    is_durable: bool
+    """Whether a transaction is on the disk when its commit returns."""
+    size_bytes: int
+    """Size of the whole database in bytes."""
+
+
+def database_health(engine: Engine) -> DatabaseHealth:
+    """Reads the state of an open database. Raises `TryAgain` if the database does not answer."""
+    kind = engine.dialect.name
+    with read_transaction(engine) as connection:
+        if kind == "sqlite":
+            synchronous = connection.execute(text("PRAGMA synchronous")).scalar_one()
+            pages = connection.execute(text("PRAGMA page_count")).scalar_one()
+            return DatabaseHealth(kind, synchronous >= 2, pages * connection.execute(text("PRAGMA page_size")).scalar_one())
+        names = ("fsync", "synchronous_commit", "full_page_writes")
+        values = [connection.execute(text("SELECT current_setting(:name)"), {"name": name}).scalar_one() for name in names]
+        size = connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one()
+        return DatabaseHealth(kind, "off" not in values, size)
 
 
 def add_storage_checks(readiness: ReadinessRegistry, engine: Engine, lease: NonceLease) -> None:

@@ -28,7 +28,7 @@ from bytewise.protocol.keys.epochs import ShardRefusal
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.clock import monotonic_s
-from bytewise.service.peers import seconds_left
+from bytewise.service.connections import seconds_left
 from bytewise.tee import binding
 from bytewise.tee.binding import (
     EXPORTER_BYTES,

@@ -11,9 +11,9 @@ from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.errors.records import UnknownEnvironment
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.service import telemetry
-from bytewise.service.capsules import CapsuleSettings
 from bytewise.service.files import replace_file, retry_folder
 from bytewise.service.schedule import PeriodicJob
+from bytewise.service.sections import CapsuleSettings
 from bytewise.storage.checkpoints import CheckpointKeeper
 from chain.capsule.maker import Enclosed, disputed_member, make_capsule
 from chain.capsule.schema import SUFFIX

@@ -19,8 +19,7 @@ from bytewise.protocol.signing import Signer, typed_preimage
 from bytewise.protocol.units import U8, U64, Address, Blob, Digest, hex0x
 from bytewise.service import telemetry
 from bytewise.storage.checkpoints import CheckpointKeeper
-from bytewise.storage.journal import JournalEntry
-from bytewise.storage.journal_export import VerifiedExport
+from bytewise.storage.journal import JournalEntry, VerifiedExport
 from chain.capsule.beacon import NETWORKS, BeaconNetwork, finality_proof, verify_finality
 from chain.capsule.facts import Facts, Storage, deployment_of, domain_of, is_complete, read_facts
 from chain.capsule.header import HISTORY, ProvenHeader, header_of, is_hash_stored

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bytewise.protocol.attention.schedule import AttentionTerms, FraudSchedule
     from bytewise.protocol.records.receipt import SignedReceipt
     from bytewise.protocol.records.request import Request
-    from bytewise.service.attention_folder import AttentionFolder
+    from bytewise.service.node_files.attention_folder import AttentionFolder
     from chain.reads.reader import SnapshotReader
 
 FolderOption = Annotated[Path, typer.Option("--folder", help="Folder of this range of tests; it is secret until the reveal.")]
@@ -62,7 +62,7 @@ def commit(
     Example: bytewise attention commit https://127.0.0.1:8443 --operator 0x7099… --count 10000 --rate 0.005 --folder range-1
     """
     from bytewise.protocol.attention.reveal import CARRIER_SEQ
-    from bytewise.service.attention_folder import AttentionFolder
+    from bytewise.service.node_files.attention_folder import AttentionFolder
     from bytewise_client.connection import connected
 
     kept = AttentionFolder(folder)
@@ -210,8 +210,8 @@ def reveal(
     Example: bytewise attention reveal --folder range-1 --out range-1.reveal.json
     """
     from bytewise.protocol.encoding import encode
-    from bytewise.service.attention_folder import AttentionFolder
     from bytewise.service.files import replace_file
+    from bytewise.service.node_files.attention_folder import AttentionFolder
     from bytewise_client.attention import make_reveal
     from bytewise_client.connection import connected
 

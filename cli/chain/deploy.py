@@ -146,7 +146,7 @@ def deploy(
     key file (nothing was sent), 64 wrong input (for example, a parameter outside its bounds or too little money; nothing was
     sent) or another run of the account deployed at these addresses.
     """
-    from bytewise.service.key_lock import hold_key
+    from bytewise.service.node_files.key_lock import hold_key
     from bytewise_client.connection import chain_of
 
     _verify_place(out)

@@ -60,7 +60,7 @@ def call_context(asked: CallOptions) -> CallContext:
     Raises `ConfigurationError` if options contradict each other. Raises `KeyInUse` if the user wants to send the call with the
     key file of a running node. Such a node would find a transaction that it did not send, and would stop sending.
     """
-    from bytewise.service.key_lock import verify_unused
+    from bytewise.service.node_files.key_lock import verify_unused
     from bytewise_client.connection import chain_of
     from chain.client.address_book import read_network, verify_code
     from chain.reads.reader import SnapshotReader
@@ -200,7 +200,7 @@ def _verify_balance(context: CallContext, account: Address, wei: int, what: str)
 
 def _reserved(context: CallContext) -> AbstractContextManager[None]:
     """Returns a context in which no node of this machine can start with the key that signs."""
-    from bytewise.service.key_lock import hold_key
+    from bytewise.service.node_files.key_lock import hold_key
 
     return nullcontext() if context.key is None else hold_key(context.key)
 

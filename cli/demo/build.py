@@ -20,10 +20,10 @@ from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, Measure
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
-from bytewise.service.certificates import make_certificate
 from bytewise.service.installation import SOURCE_ROOT, own_file
+from bytewise.service.node_files.certificates import make_certificate
 from bytewise.service.settings import load_settings
-from bytewise.storage.migrate import make_databases, make_empty_database, migrate
+from bytewise.storage.migrations.migrate import make_databases, make_empty_database, migrate
 from bytewise.tee.measurement import measure
 from bytewise.tee_simulated.__main__ import simulated_policy
 from bytewise.tee_simulated.authorities import Platform, issue, make_root

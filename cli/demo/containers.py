@@ -15,7 +15,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import Address
 from bytewise.service.entry_point import PlainParser, run_entry
 from bytewise.service.exit_codes import Exit
-from bytewise.storage.migrate import make_empty_database
+from bytewise.storage.migrations.migrate import make_empty_database
 from chain.client.address_book import read_network
 from chain.client.rpc import ChainClient
 from chain.sending.keys import load_signer

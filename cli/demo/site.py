@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.storage.migrate import database_on
+from bytewise.storage.migrations.migrate import database_on
 from cli.demo.plan import OPERATORS, SHARDS, VERIFIERS
 
 # Free ports for the processes of a network on one machine. The ports are chosen before the processes start.

@@ -198,7 +198,7 @@ def _missing_calls(client: "Chain", book: "Network", state: "CeremonyState", wit
 def _curator(key: Path | None, book: "Network", password_file: Path | None) -> "LocalSigner | None":
     """Returns the signer of the curator's key file, or None if the user gave no key file. Raises `KeyInUse` if a running node
     uses the key."""
-    from bytewise.service.key_lock import verify_unused
+    from bytewise.service.node_files.key_lock import verify_unused
     from cli.chain.privileged_call import signer_of
 
     if key is None:
@@ -296,7 +296,7 @@ def _ceremony(config: Path, purpose: "CeremonyPurpose", dry: bool) -> None:
     """Makes or reads the plan of a ceremony, prints the plan's digest, and runs the ceremony. If `dry` is true, prints the plan
     instead of running it."""
     from bytewise.service import telemetry
-    from bytewise.storage.migrate import migrate
+    from bytewise.storage.migrations.migrate import migrate
     from chain.client.address_book import read_network
     from cli.chain.privileged_call import signer_of
     from kms.ceremony.coordinator import load_or_make_plan, run_ceremony

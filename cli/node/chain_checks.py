@@ -11,10 +11,9 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
 from bytewise.protocol.units import ZERO_DIGEST, hex0x
-from bytewise.service.chain_head import MAX_AHEAD_S
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.installation import package_version
-from bytewise.service.readiness import Check
+from bytewise.service.readiness import MAX_AHEAD_S, Check
 from bytewise.storage.protection import Protection
 from chain.client.address_book import contracts_of_other_releases
 from chain.client.rpc import LOGS_PER_CALL_BLOCKS, ChainClient, at_number

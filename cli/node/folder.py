@@ -22,11 +22,10 @@ from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address
-from bytewise.service.certificates import make_certificate
-from bytewise.service.field_texts import field_texts, first_paragraph
+from bytewise.service.node_files.certificates import make_certificate
 from bytewise.service.secret import Secret, write_secret
-from bytewise.service.settings import OtherProcess, load_settings
-from bytewise.storage.migrate import migrate
+from bytewise.service.settings import OtherProcess, field_texts, first_paragraph, load_settings
+from bytewise.storage.migrations.migrate import migrate
 from bytewise.tee.renewal import CollateralSettings
 from bytewise.tee_simulated.authorities import Platform
 from chain.client.address_book import read_network

@@ -19,13 +19,13 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.signing import SIGNER_TEST, labelled_preimage, preimage_digest, recover
 from bytewise.protocol.units import Digest, hex0x
-from bytewise.service.certificates import verify_server_certificate
 from bytewise.service.clock import SystemClock
 from bytewise.service.installation import SOURCE_ROOT
+from bytewise.service.node_files.certificates import verify_server_certificate
 from bytewise.service.readiness import Check
-from bytewise.storage.backup import LATE, backups_in
-from bytewise.storage.health import database_health
+from bytewise.storage.backups.backup import LATE, backups_in
 from bytewise.storage.nonce_lease import NonceLease
+from bytewise.storage.storage_checks import database_health
 from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
 from bytewise.tee_simulated.td_quote import measurement_of
 from chain.reads.records import Status

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.service.listener import MetricsSettings
-from bytewise.service.sections import SCHEMA_VERSION, ChainSettings
+from bytewise.service.sections import SCHEMA_VERSION, ChainSettings, MetricsSettings
 from dashboard.settings import IndexSettings
 
 DAY_S = 86_400

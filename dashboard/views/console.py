@@ -16,7 +16,7 @@ from bytewise.protocol.economics.incentives import Prices
 from bytewise.protocol.economics.scenario import MAX_VERIFIERS, Assumptions
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.signing import camel
-from bytewise.service.field_texts import field_texts
+from bytewise.service.settings import field_texts
 from bytewise.storage.index.tables import SettingFact, StakeFact, VerifierFact
 from dashboard.views.records import IndexMeta, Record
 from dashboard.views.scene import WEI_PER_ETHER, Scene, amount

@@ -12,7 +12,7 @@ from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import camel
 from bytewise.protocol.units import hex0x
-from bytewise.service.field_texts import field_texts
+from bytewise.service.settings import field_texts
 from bytewise.storage.index.reader import Row
 from bytewise.storage.index.tables import (
     AuditFact,

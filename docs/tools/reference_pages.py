@@ -23,8 +23,8 @@ from bytewise.protocol.errors.branches import Bug, BytewiseError, Fault, Unavail
 from bytewise.protocol.errors.catalogue import CLASSES
 from bytewise.protocol.errors.records import Defect
 from bytewise.service.exit_codes import Exit
-from bytewise.service.field_texts import field_texts
 from bytewise.service.metrics import DECLARED, Actor, DeclaredMetric
+from bytewise.service.settings import field_texts
 from bytewise.tee.renewal import CollateralSettings
 from cli.__main__ import app
 from cli.tree import LazyCommand

@@ -22,8 +22,8 @@ from uvicorn.server import ServerState
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.records import TooLarge
 from bytewise.protocol.keys.ceremony_log import MAX_EXCHANGE_BYTES
-from bytewise.service import liveness
-from bytewise.service.peers import AddressSlots
+from bytewise.service import schedule
+from bytewise.service.connections import AddressSlots
 
 HANDSHAKE_S = 10.0
 """Seconds for a TLS handshake, counted from the start of the connection."""
@@ -206,7 +206,7 @@ def server_config(app: FastAPI, host: str, port: int, certificate: Path, key: Pa
         app, host=host, port=port, log_config=None, access_log=False, lifespan="off",
         http=cast(type[asyncio.Protocol], partial(HandshakeProtocol, tls)), ws="none",
         h11_max_incomplete_event_size=MAX_HEADER_BYTES, timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=SHUTDOWN_S,
-        callback_notify=liveness.beat_http, timeout_notify=liveness.HTTP_BEAT_S,
+        callback_notify=schedule.beat_http, timeout_notify=schedule.HTTP_BEAT_S,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.evidence import ChannelBroken
 from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, ReleaseReply
 from bytewise.service import metrics, telemetry
-from bytewise.service.peers import AddressSlots
+from bytewise.service.connections import AddressSlots
 from bytewise.tee.channel import HANDSHAKE_S, Channel, ChannelEndpoint, accept
 from kms.shard.release import Shard, refusal
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from bytewise.ports import Clock
 from bytewise.protocol.suites import SUITE_HYBRID, suite_of
 from bytewise.service import schedule, telemetry
-from bytewise.service.housekeeping import DAY_S
 from bytewise.service.readiness import Check
+from bytewise.service.sections import DAY_S
 from kms.settings import ShardSettings
 from kms.storage import keyring
 

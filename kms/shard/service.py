@@ -16,11 +16,10 @@ from bytewise.protocol.keys.epochs import EpochDocument, EpochState, ShardInfo
 from bytewise.protocol.units import Address, address
 from bytewise.service import metrics, telemetry
 from bytewise.service.clock import ForwardClock, SystemClock
-from bytewise.service.disk import watch_disk
 from bytewise.service.exit_codes import Exit
 from bytewise.service.listener import listening_socket, serve_metrics
 from bytewise.service.metrics import Actor
-from bytewise.service.readiness import Check, ReadinessRegistry
+from bytewise.service.readiness import Check, ReadinessRegistry, watch_disk
 from bytewise.service.schedule import stop_on_signals
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database

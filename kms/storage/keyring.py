@@ -29,7 +29,7 @@ from bytewise.protocol.keys.ceremony import ShardContact
 from bytewise.protocol.keys.epochs import EpochDocument, SealedShare
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, Address, Blob, Digest
-from bytewise.service.certificates import make_certificate
+from bytewise.service.node_files.certificates import make_certificate
 from bytewise.service.secret import Secret
 from kms.storage.files import DRAFT, KEY_BYTES, is_wiped, read_key, wipe, wipe_draft, write_whole
 from kms.storage.sealing import IN_FOLDER, Sealer, StorageKeySource, draw_key, open_sealer

@@ -8,7 +8,7 @@ from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.jobs import Prepare, RunJob
 from bytewise.protocol.units import Digest
-from bytewise.service import frames
+from bytewise.service import connections
 from tests.fixtures.kms.release_network import World
 from tests.fuzz.target import Target, target
 
@@ -28,7 +28,7 @@ def messages(folder: Path) -> Target:
         with ours, peer:
             peer.sendall(sent)
             peer.shutdown(socket.SHUT_WR)
-            record = frames.receive(ours, Prepare, RunJob)
+            record = connections.receive(ours, Prepare, RunJob)
         if not sent.startswith(_framed(encode(record))):
             raise AssertionError(f"{type(record).__name__} has other bytes than it was read of")
 

@@ -22,9 +22,9 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import metrics, telemetry
-from bytewise.service.certificates import verify_server_certificate
 from bytewise.service.clock import monotonic_s
-from bytewise.service.peers import AddressSlots, seconds_left
+from bytewise.service.connections import AddressSlots, seconds_left
+from bytewise.service.node_files.certificates import verify_server_certificate
 from verifier.audits.audit_hints import PATH, AuditHint, HintBox
 from verifier.watch.records import Records
 

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
-from bytewise.service.ending import abandon, is_abandoned
-from bytewise.service.entry_point import Parser, run_entry
+from bytewise.service.entry_point import Parser, abandon, is_abandoned, run_entry
 from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import library_variables, load_settings
 from verifier.cluster.settings import BridgeSettings

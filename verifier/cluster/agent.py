@@ -16,7 +16,7 @@ from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.jobs import JobFailed, RunJob
 from bytewise.protocol.units import Digest
-from bytewise.service import frames
+from bytewise.service import connections
 from verifier.jobs.enclave_client import EnclaveClient
 
 FENCE_BYTES = 8
@@ -64,7 +64,7 @@ class Agent:
         leased again, runs nothing, and returns the fence of the newer lease, followed by `JobFailed`."""
         if fence != self._fence:
             return _framed(self._fence, JobFailed("the lease of this agent is over", True))
-        return self._answered(fence, lambda client: client.run(frames.parse_message(job, RunJob)))
+        return self._answered(fence, lambda client: client.run(connections.parse_message(job, RunJob)))
 
     def release(self, fence: int) -> None:
         """Ends the conversation with the enclave, without a job. `fence` is the number of the lease that ends. Does nothing if

@@ -13,7 +13,7 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.jobs import JobFailed, Prepared
-from bytewise.service import frames, local_socket, telemetry
+from bytewise.service import connections, telemetry
 from verifier.cluster.ray_agents import AgentRefused, RayAgents
 from verifier.cluster.settings import BridgeSettings
 from verifier.jobs.cluster_messages import AskCluster, ClaimAgent, ResultTaken
@@ -25,7 +25,7 @@ MESSAGE_TIMEOUT_S = 30.0
 
 def serve(settings: BridgeSettings, agents: RayAgents, stop: threading.Event) -> None:
     """Serves conversations until `stop`, each in a thread. Raises `TryAgain` if the cluster is lost."""
-    with local_socket.listen(settings.socket, 64, settings.client_uid) as listening:
+    with connections.listen(settings.socket, 64, settings.client_uid) as listening:
         telemetry.log("bridge.started", models=len(settings.models), agents=settings.agents)
         while not stop.is_set():
             agents.check_head()
@@ -38,11 +38,11 @@ def serve(settings: BridgeSettings, agents: RayAgents, stop: threading.Event) ->
 def _converse(peer: socket.socket, settings: BridgeSettings, agents: RayAgents) -> None:
     with peer:
         try:
-            if not local_socket.is_admitted(peer, settings.client_uid):
+            if not connections.is_admitted(peer, settings.client_uid):
                 return
-            asked = frames.receive(peer, ClaimAgent, AskCluster)
+            asked = connections.receive(peer, ClaimAgent, AskCluster)
             if isinstance(asked, AskCluster):
-                frames.send(peer, agents.state(asked.models))
+                connections.send(peer, agents.state(asked.models))
                 return
             _run_job(peer, asked, settings, agents)
         except AgentRefused as refused:
@@ -60,15 +60,15 @@ def _run_job(peer: socket.socket, claim: ClaimAgent, settings: BridgeSettings, a
         with agents.lease(claim.model_id, claim.receipt_id) as lease:
             try:
                 raw = lease.call("claim", bytes(claim.receipt_id), settings.prepare_timeout_s + ENDING_S, is_wanted)
-                prepared = frames.parse_message(raw, Prepared, JobFailed)
+                prepared = connections.parse_message(raw, Prepared, JobFailed)
             except TryAgain as error:
                 prepared = JobFailed(str(error)[:500], True)
             if isinstance(prepared, JobFailed) and not last and is_wanted():
                 continue  # there is no ticket yet, so that another agent may have the job
-            frames.send_raw(peer, encode(prepared))
+            connections.send_raw(peer, encode(prepared))
             if isinstance(prepared, Prepared):
-                job = frames.receive_raw(peer)
-                frames.send_raw(peer, lease.call("run", job, prepared.limit_s + 2 * ENDING_S, is_wanted))
+                job = connections.receive_raw(peer)
+                connections.send_raw(peer, lease.call("run", job, prepared.limit_s + 2 * ENDING_S, is_wanted))
                 if _is_taken(peer):
                     lease.note_result(claim.receipt_id)
             return
@@ -77,7 +77,7 @@ def _run_job(peer: socket.socket, claim: ClaimAgent, settings: BridgeSettings, a
 def _is_taken(peer: socket.socket) -> bool:
     """Returns whether the duty process accepted the result. Only the duty process can check the quote of the result."""
     try:
-        frames.receive(peer, ResultTaken)
+        connections.receive(peer, ResultTaken)
     except BytewiseError:
         return False
     return True
@@ -85,7 +85,7 @@ def _is_taken(peer: socket.socket) -> bool:
 
 def _send(peer: socket.socket, message: object) -> None:
     with contextlib.suppress(Unavailable):
-        frames.send(peer, message)
+        connections.send(peer, message)
 
 
 def _is_closed(peer: socket.socket) -> bool:

@@ -18,9 +18,9 @@ from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
 from bytewise.protocol.evidence.claims import ResultStatement, host_claims_of
 from bytewise.protocol.jobs import JobFailed, JobResult, Prepared, RunJob
 from bytewise.protocol.units import Digest
-from bytewise.service import frames, telemetry
+from bytewise.service import connections, telemetry
 from bytewise.service.clock import monotonic_s
-from bytewise.service.peers import seconds_left
+from bytewise.service.connections import seconds_left
 from bytewise.service.readiness import Check
 from bytewise.tee.appraisal import verify_result_quote
 from verifier.jobs.cluster_messages import AskCluster, ClaimAgent, ClaimRefused, ClusterState, ResultTaken
@@ -54,8 +54,8 @@ class ClusterClient:
         until = self._end(4 * self._prepare_timeout_s)
         peer = self._connected(until)
         try:
-            frames.send(peer, ClaimAgent(receipt_id, model_id))
-            answer = frames.receive(peer, Prepared, ClaimRefused, JobFailed, until=until)
+            connections.send(peer, ClaimAgent(receipt_id, model_id))
+            answer = connections.receive(peer, Prepared, ClaimRefused, JobFailed, until=until)
         except (Fault, TryAgain) as error:
             self.close()
             raise EnclaveAway("cluster", str(error)) from None
@@ -77,12 +77,12 @@ class ClusterClient:
         until = self._end(self._limit_s + 3 * ENDING_S)
         try:
             peer.settimeout(_left_s(until))
-            frames.send(peer, job)
-            answer = frames.receive(peer, JobResult, JobFailed, until=until)
+            connections.send(peer, job)
+            answer = connections.receive(peer, JobResult, JobFailed, until=until)
             if isinstance(answer, JobResult):
                 result = verify_quoted_result(job, verify_result(job, answer))
                 with contextlib.suppress(TryAgain):
-                    frames.send(peer, ResultTaken(job.ticket.receipt_id))
+                    connections.send(peer, ResultTaken(job.ticket.receipt_id))
                 return result
         except TryAgain:
             if monotonic_s() < self._until:
@@ -101,8 +101,8 @@ class ClusterClient:
         until = monotonic_s() + STATE_TIMEOUT_S
         peer = self._connected(until)
         try:
-            frames.send(peer, AskCluster(True))
-            found: ClusterState = frames.receive(peer, ClusterState, until=until)
+            connections.send(peer, AskCluster(True))
+            found: ClusterState = connections.receive(peer, ClusterState, until=until)
             return found
         except Fault as error:
             raise TryAgain("cluster", str(error)) from None

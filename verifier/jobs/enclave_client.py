@@ -22,9 +22,9 @@ from bytewise.protocol.jobs import (
     RunJob,
 )
 from bytewise.protocol.units import ZERO_DIGEST, Digest
-from bytewise.service import frames, metrics, shard_connection, telemetry
+from bytewise.service import connections, metrics, telemetry
 from bytewise.service.clock import monotonic_s
-from bytewise.service.peers import seconds_left
+from bytewise.service.connections import seconds_left
 
 DIAL_TIMEOUT_S = 5.0
 """Seconds to wait for a connection to one shard."""
@@ -49,7 +49,7 @@ class EnclaveClient:
         This client ignores `model_id`, because its enclave has one model. `EnclaveChoice` uses it to choose between enclaves.
         """
         peer = self._connected()
-        frames.send(peer, Prepare(receipt_id))
+        connections.send(peer, Prepare(receipt_id))
         prepared: Prepared = self._receive(peer, Prepared)
         self._until = monotonic_s() + prepared.limit_s + ENDING_S
         if prepared.unfenced:
@@ -62,7 +62,7 @@ class EnclaveClient:
         stays busy."""
         try:
             peer = self._connected()
-            frames.send(peer, AskStatus(nonce))
+            connections.send(peer, AskStatus(nonce))
             status: EnclaveStatus = self._receive(peer, EnclaveStatus)
             return status
         finally:
@@ -99,7 +99,7 @@ class EnclaveClient:
         return peer
 
     def _served(self, peer: socket.socket, job: RunJob, until: float) -> JobResult:
-        frames.send(peer, job)
+        connections.send(peer, job)
         while True:
             try:
                 peer.settimeout(seconds_left(until))
@@ -111,7 +111,7 @@ class EnclaveClient:
             _dial(peer, job, answer)
 
     def _receive(self, peer: socket.socket, *expected: type) -> Any:
-        answer = frames.receive(peer, *expected, JobFailed)
+        answer = connections.receive(peer, *expected, JobFailed)
         if isinstance(answer, JobFailed):
             self.close()
             if answer.retryable:
@@ -125,13 +125,13 @@ def _dial(peer: socket.socket, job: RunJob, asked: Dial) -> None:
     if shard is None:
         raise MalformedValue("job", f"the enclave asked for shard {asked.index}, which is not of its epoch")
     try:
-        stream = shard_connection.dial(shard, DIAL_TIMEOUT_S)
+        stream = connections.dial(shard, DIAL_TIMEOUT_S)
     except (OSError, ConfigurationError) as error:
-        frames.send(peer, Dialled(type(error).__name__))
+        connections.send(peer, Dialled(type(error).__name__))
         return
     with stream:
-        frames.send(peer, Dialled(""))
-        frames.send_stream(peer, stream)
+        connections.send(peer, Dialled(""))
+        connections.send_stream(peer, stream)
 
 
 def verify_result(job: RunJob, result: JobResult) -> JobResult:

@@ -18,8 +18,7 @@ from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.units import Digest
 from bytewise.service import metrics, telemetry
-from bytewise.storage.archive import Archive, SeenReceipt
-from bytewise.storage.cursor import BlockMark, Cursor
+from bytewise.storage.archive import Archive, BlockMark, Cursor, SeenReceipt
 from verifier.jobs.job import JobCase
 from verifier.watch.blob_fetcher import Backlog, BlobFetcher
 from verifier.watch.leaf_index import LeafIndex

@@ -1,8 +1,8 @@
 """Writes the index: adds a range of blocks in one transaction, goes back to a block, and records which network the index is of.
 
-Usually one process writes an index. Two may alternate, for example a running monitor and `bytewise monitor check`. A writer that
-finds a newest block which it did not write forgets the facts that it has in memory. If two writers add the same block, the
-second one fails because the block number is unique.
+Usually one process writes an index. Two may alternate, for example a running monitor and `bytewise monitor check`. Before each
+write, a writer looks at the newest block. If another process wrote it, the writer forgets the facts that it has in memory. If two
+writers add the same block, the second write fails, because a block number is unique.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

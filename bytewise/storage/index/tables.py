@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from sqlalchemy import Dialect, Index, MetaData, String, Text, TypeDecorator
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from bytewise.storage.base import NAMES, Account, Bytes, Bytes32, Int64, Prose, Word
+from bytewise.storage.tables import NAMES, Account, Bytes, Bytes32, Int64, Prose, Word
 
 
 class IndexBase(DeclarativeBase):

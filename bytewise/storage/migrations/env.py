@@ -1,4 +1,4 @@
-"""Alembic's entry point: runs migrations on the connection that `bytewise.storage.migrate` opened, or prints SQL."""
+"""Alembic's entry point: runs migrations on the connection that `bytewise.storage.migrations.migrate` opened, or prints SQL."""
 
 from alembic import context
 

@@ -18,8 +18,7 @@ from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U64, Digest, hex0x
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
-from bytewise.storage.archive import Archive
-from bytewise.storage.cursor import Cursor
+from bytewise.storage.archive import Archive, Cursor
 from bytewise.storage.duties import DONE, MISSED, Duties
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key

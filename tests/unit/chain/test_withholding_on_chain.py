@@ -11,8 +11,7 @@ from bytewise.protocol.records.receipt import ReceiptList, list_subject, receipt
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import U64, Digest
 from bytewise.service.clock import SystemClock
-from bytewise.storage.archive import Archive
-from bytewise.storage.cursor import Cursor
+from bytewise.storage.archive import Archive, Cursor
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from chain.client.artifacts import interface

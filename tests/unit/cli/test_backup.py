@@ -14,15 +14,15 @@ from sqlalchemy import update
 
 from bytewise.protocol import encoding
 from bytewise.protocol.units import U256, Blob
-from bytewise.service.backup_file import MANIFEST, read_manifest
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
-from bytewise.service.key_lock import hold_key
+from bytewise.service.node_files.key_lock import hold_key
 from bytewise.service.settings import load_settings
+from bytewise.storage.backups.backup_file import MANIFEST, read_manifest
+from bytewise.storage.backups.restore_fence import RestoreFence
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.protection import Protection
-from bytewise.storage.restore_fence import RestoreFence
 from bytewise.storage.tables import JournalRow
 from chain.sending.keys import open_signer
 from cli.__main__ import main

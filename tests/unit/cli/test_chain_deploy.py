@@ -15,7 +15,7 @@ from bytewise.protocol.address_book import StakeSource
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import U64
 from bytewise.service.exit_codes import Exit
-from bytewise.service.key_lock import hold_key
+from bytewise.service.node_files.key_lock import hold_key
 from bytewise.service.secret import write_secret
 from chain.client.address_book import read_network, verify_code
 from chain.deployment import deploy as deploying

@@ -20,7 +20,7 @@ from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import ConfigurationError, KeyInUse
 from bytewise.protocol.units import Address
 from bytewise.service.exit_codes import Exit
-from bytewise.service.key_lock import verify_unused
+from bytewise.service.node_files.key_lock import verify_unused
 from chain.acts import governed, proposals
 from chain.client.address_book import address_of
 from chain.client.quorum import QuorumClient

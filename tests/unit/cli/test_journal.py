@@ -12,7 +12,7 @@ from bytewise.crypto.checkpoint import MAX_NOTE_BYTES, witness_key
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import hex0x
 from bytewise.service.clock import SystemClock
-from bytewise.service.key_lock import hold_key
+from bytewise.service.node_files.key_lock import hold_key
 from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.tables import JournalRow

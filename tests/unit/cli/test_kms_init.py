@@ -19,8 +19,8 @@ from bytewise.protocol.keys.ceremony import ShardContact
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
-from bytewise.storage import migrate as migration
 from bytewise.storage.engine import check_revision, open_database
+from bytewise.storage.migrations import migrate as migration
 from chain.client.address_book import write_network
 from cli.__main__ import main
 from kms.settings import ShardSettings

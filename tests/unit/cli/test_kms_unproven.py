@@ -12,7 +12,7 @@ from bytewise.protocol.keys.ceremony import CeremonyPlan, sign_plan
 from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.protocol.units import U256
 from bytewise.service.exit_codes import Exit
-from bytewise.storage.migrate import migrate
+from bytewise.storage.migrations.migrate import migrate
 from chain.sending.keys import save_signer
 from cli.key.ceremony import put_in_force
 from kms.ceremony.coordinator import epoch_document, unproven_shares, verify_shares_proven

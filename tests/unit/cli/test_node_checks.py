@@ -15,9 +15,9 @@ from bytewise.protocol.decisions.snapshot import RegisteredMeasurement
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U256, Address
-from bytewise.service.chain_head import MAX_AHEAD_S
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
+from bytewise.service.readiness import MAX_AHEAD_S
 from bytewise.service.sections import SignerSettings
 from bytewise.service.settings import load_settings
 from bytewise.storage.engine import open_database, write_transaction

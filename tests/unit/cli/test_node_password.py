@@ -11,7 +11,7 @@ import pytest
 
 from bytewise.protocol.errors.actors import ConfigurationError, KeyInUse
 from bytewise.service.exit_codes import Exit
-from bytewise.service.key_lock import hold_key
+from bytewise.service.node_files.key_lock import hold_key
 from bytewise.service.settings import PREFIX, child_environment
 from cli.__main__ import main
 from cli.chain.privileged_call import call_context, signer_of

@@ -24,7 +24,7 @@ from bytewise.service.exit_codes import Exit
 from bytewise.service.secret import write_secret
 from bytewise.service.sections import SignerSettings
 from bytewise.service.settings import child_environment, load_settings
-from bytewise.storage.migrate import migrate
+from bytewise.storage.migrations.migrate import migrate
 from chain.client.address_book import write_network
 from chain.deployment.params import ETHER
 from chain.sending.keys import open_signer

@@ -12,7 +12,7 @@ from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.errors.actors import ProtectionMissing
 from bytewise.protocol.records.statements import Vote
 from bytewise.protocol.signing import typed_digest
-from bytewise.storage.restore_fence import RestoreFence
+from bytewise.storage.backups.restore_fence import RestoreFence
 from tests.fixtures.builders import DISPUTES, word
 from tests.fixtures.committee.seated_member import SeatedMember, disputed_receipt
 from tests.fixtures.verifier.verifier_fixture import VerifierFixture, seat

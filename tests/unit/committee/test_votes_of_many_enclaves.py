@@ -18,7 +18,7 @@ from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.jobs import JobFailed, JobResult, Prepared, RunJob
 from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.units import U8, ZERO_DIGEST, Blob, Digest
-from bytewise.service import frames
+from bytewise.service import connections
 from bytewise.service.clock import SystemClock
 from bytewise.tee_simulated.__main__ import policy_for
 from bytewise.tee_simulated.authorities import Platform
@@ -58,7 +58,7 @@ class HostileAgent(Agent):
 
     def run(self, fence: int, job: bytes) -> bytes:
         """No result of this job."""
-        ticket = frames.parse_message(job, RunJob).ticket
+        ticket = connections.parse_message(job, RunJob).ticket
         self.tickets.append(ticket.instance)
         forged = JobResult(
             ticket.subject, ticket.round, ticket.receipt_id, ticket.voter, U8(Outcome.INVALID), U8(1), ZERO_DIGEST, ZERO_DIGEST,

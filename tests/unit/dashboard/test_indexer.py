@@ -11,7 +11,7 @@ from sqlalchemy import event as sqlalchemy_event
 
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.storage.index.tables import FACTS
-from bytewise.storage.migrate import migrate
+from bytewise.storage.migrations.migrate import migrate
 from dashboard.index.fold import RULES, ChainEvent
 from tests.fixtures.dashboard.indexed import MEMORY, Indexed
 from tests.fixtures.dashboard.memory_chain import FINAL_DEPTH, MemoryChain

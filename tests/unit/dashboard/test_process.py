@@ -27,7 +27,7 @@ from bytewise.protocol.units import U64
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import child_environment
 from bytewise.storage.engine import open_database, write_transaction
-from bytewise.storage.migrate import migrate
+from bytewise.storage.migrations.migrate import migrate
 from bytewise.storage.tables import ReleaseRow
 from chain.client.address_book import write_network
 from cli.__main__ import main

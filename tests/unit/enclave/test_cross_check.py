@@ -14,7 +14,7 @@ from bytewise.protocol.errors.records import OutsideLimits
 from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
-from bytewise.service import frames
+from bytewise.service import connections
 from enclave.cross_check import CrossCheck, CrossCheckRequest, OpenedBackend
 from enclave.forked_process import ProcessReady
 from tests.fixtures.builders import World
@@ -116,7 +116,7 @@ def _half(stream: socket.socket) -> None:
 
 
 def _asks(stream: socket.socket) -> None:
-    frames.send(stream, CrossCheckRequest(REQUEST, TRUTH.output, TRUTH.out_hash))
+    connections.send(stream, CrossCheckRequest(REQUEST, TRUTH.output, TRUTH.out_hash))
 
 
 ASKERS: dict[str, Callable[[socket.socket], None]] = {
@@ -132,7 +132,7 @@ def test_caller_of_the_second_backend_may_die_at_any_point(name: str) -> None:
     with asked() as second:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            frames.send_stream(second._line, theirs)
+            connections.send_stream(second._line, theirs)
             ASKERS[name](ours)
         agrees(second)
         agrees(second)

@@ -9,7 +9,7 @@ import pytest
 
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.statements import Outcome
-from bytewise.service import frames
+from bytewise.service import connections
 from enclave import supervisor
 from enclave.forked_process import ProcessReady
 from tests.fixtures.kms.promise_chain import FAR, signed
@@ -25,7 +25,7 @@ def test_process_with_a_job_gets_no_second_job_and_no_more_time(capfd: pytest.Ca
         listening = [each for each in open_sockets() if each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)]
         (place / "listening").write_text(str(len(listening)))
         for said in (supervisor.JobTaken(), ProcessReady(())) * 3:
-            frames.send(line, said)
+            connections.send(line, said)
         threading.Event().wait()
 
     with kept(stays, SHORT_S) as enclave:
@@ -48,7 +48,7 @@ def test_job_claiming_a_record_no_shard_signed_is_ended_and_not_believed() -> No
     def lies(place: Path, line: socket.socket) -> None:
         if not (place / "done").exists():
             (place / "done").touch()
-            frames.send(line, lie)
+            connections.send(line, lie)
             threading.Event().wait()
 
     with kept(lies) as enclave:

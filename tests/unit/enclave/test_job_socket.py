@@ -15,7 +15,7 @@ from bytewise.protocol.errors.records import MalformedValue, WrongFields
 from bytewise.protocol.jobs import MAX_MESSAGE_BYTES, JobFailed, Prepare, Prepared, RunJob
 from bytewise.protocol.records.statements import Outcome, TicketKind
 from bytewise.protocol.units import Blob, Digest
-from bytewise.service import frames
+from bytewise.service import connections
 from bytewise.tee.appraisal import verify_result_quote
 from bytewise.tee_simulated.__main__ import simulated_policy
 from enclave import job_socket
@@ -104,7 +104,7 @@ def raw(path: Path) -> socket.socket:
 def test_malformed_message_is_refused_and_the_next_job_is_taken(enclave: Path, data: bytes) -> None:
     with raw(enclave) as peer:
         peer.sendall(data)
-        answer = frames.receive(peer, JobFailed)
+        answer = connections.receive(peer, JobFailed)
         assert not answer.retryable
     assert run_job(client(enclave), b.VOTER, b.CONTRACTS, case(), RIGHT).outcome == Outcome.EXECUTED
 
@@ -113,14 +113,14 @@ def test_peer_that_disconnects_inside_a_message_stops_nothing(enclave: Path) -> 
     with raw(enclave) as peer:
         peer.sendall((100).to_bytes(4, "big") + b"{")
     with raw(enclave) as peer:
-        frames.send(peer, Prepare(word("receipt")))
+        connections.send(peer, Prepare(word("receipt")))
     assert run_job(client(enclave), b.VOTER, b.CONTRACTS, case(), RIGHT).outcome == Outcome.EXECUTED
 
 
 def prepared(path: Path, receipt: Digest | None = None) -> tuple[socket.socket, Prepared]:
     peer = raw(path)
-    frames.send(peer, Prepare(receipt or case().receipt_id))
-    return peer, frames.receive(peer, Prepared)
+    connections.send(peer, Prepare(receipt or case().receipt_id))
+    return peer, connections.receive(peer, Prepared)
 
 
 def job_of(one: JobCase, kind: TicketKind = TicketKind.DISPUTE) -> RunJob:
@@ -139,8 +139,8 @@ def test_ticket_for_something_else_is_refused(enclave: Path, name: str) -> None:
     receipt, ticketed = TICKETS[name]
     peer, ready = prepared(enclave, receipt)
     with peer:
-        frames.send(peer, b.ticketed(job_of(case()), *ticketed(ready)))
-        assert frames.receive(peer, JobFailed) == JobFailed("TicketRefused", False)
+        connections.send(peer, b.ticketed(job_of(case()), *ticketed(ready)))
+        assert connections.receive(peer, JobFailed) == JobFailed("TicketRefused", False)
 
 
 def test_each_job_has_its_own_transport_key(enclave: Path) -> None:
@@ -167,7 +167,7 @@ def test_refused_job_is_a_bug_and_is_not_repeated(enclave: Path) -> None:
 def test_frames_refuse_overlong_messages_before_sending() -> None:
     left, right = socket.socketpair()
     with left, right, pytest.raises(MalformedValue):
-        frames.send(left, dataclasses.replace(job_of(case()), envelope=Blob(bytes(MAX_MESSAGE_BYTES))))
+        connections.send(left, dataclasses.replace(job_of(case()), envelope=Blob(bytes(MAX_MESSAGE_BYTES))))
 
 
 def test_frames_name_the_expected_type() -> None:
@@ -176,4 +176,4 @@ def test_frames_name_the_expected_type() -> None:
         raw_message = encode(JobFailed("X", True))
         left.sendall(len(raw_message).to_bytes(4, "big") + raw_message)
         with pytest.raises(WrongFields, match="Prepare"):
-            frames.receive(right, Prepare, Prepared)
+            connections.receive(right, Prepare, Prepared)

@@ -15,7 +15,7 @@ from bytewise.protocol.jobs import Dial, Dialled, JobResult, Prepare, Prepared, 
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.units import U8, ZERO_DIGEST, Blob
-from bytewise.service import frames
+from bytewise.service import connections
 from enclave import job_socket
 from enclave.job_socket import ShardDialer
 from enclave.release_client import ShardKeySource
@@ -43,12 +43,12 @@ def ask(world: World) -> Iterator[Callable[[RunJob, Callable[[socket.socket, Run
                 peer, _ = listening.accept()
                 with peer:
                     peer.settimeout(20)
-                    frames.receive(peer, Prepare)
-                    frames.send(peer, Prepared(world.instance, world.public, 20))
-                    got = frames.receive(peer, RunJob)
+                    connections.receive(peer, Prepare)
+                    connections.send(peer, Prepared(world.instance, world.public, 20))
+                    got = connections.receive(peer, RunJob)
                     inside(peer, got)
                     with contextlib.suppress(TryAgain):  # who found the enclave at fault has hung up
-                        frames.send(peer, _no_key(got))
+                        connections.send(peer, _no_key(got))
 
             thread = threading.Thread(target=enclave)
             thread.start()
@@ -99,9 +99,9 @@ def test_unreachable_shards_are_reported_and_the_job_continues(world: World, ask
 
 def test_only_shards_of_the_jobs_own_epoch_are_dialled(world: World, ask: Callable[..., JobResult]) -> None:
     def inside(peer: socket.socket, job: RunJob) -> None:
-        frames.send(peer, Dial(4))
+        connections.send(peer, Dial(4))
         with pytest.raises(TryAgain):
-            frames.receive(peer, Dialled)
+            connections.receive(peer, Dialled)
 
     with pytest.raises(MalformedValue, match="shard 4"):
         ask(world.job(world.case()), inside)
@@ -130,14 +130,14 @@ def test_message_other_than_one_stream_is_refused(what: str) -> None:
             case _:
                 socket.send_fds(left, [b"\0"], [datagram.fileno()])
         with pytest.raises(MalformedValue):
-            frames.receive_stream(right)
+            connections.receive_stream(right)
 
 
 def test_stream_is_received_connected() -> None:
     left, right = socket.socketpair()
     stream, other = socket.socketpair()
     with left, right, stream, other:
-        frames.send_stream(left, stream)
-        with frames.receive_stream(right) as came:
+        connections.send_stream(left, stream)
+        with connections.receive_stream(right) as came:
             other.sendall(b"hello")
             assert came.recv(5) == b"hello" and not came.get_inheritable()

@@ -13,7 +13,7 @@ import pytest
 
 from bytewise.protocol.errors.actors import NotExact, TryAgain
 from bytewise.protocol.records.statements import Outcome
-from bytewise.service import frames
+from bytewise.service import connections
 from bytewise.service.exit_codes import Exit
 from enclave import supervisor
 from enclave.forked_process import ForkedProcess
@@ -158,7 +158,7 @@ def test_signal_to_the_process_group_is_handled_by_the_supervisor() -> None:
 
 
 def test_shard_record_seen_in_one_job_is_known_in_the_next() -> None:
-    with kept(lambda _place, line: frames.send(line, signed(PLAIN))) as enclave:
+    with kept(lambda _place, line: connections.send(line, signed(PLAIN))) as enclave:
         enclave.judge()
         enclave.judge()
         assert enclave.continuity.heads() == {(DOMAIN, SHARD, 1): (digest(PLAIN), 1)}

@@ -13,7 +13,7 @@ from bytewise.protocol.keys.ceremony import CeremonyPurpose
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64
 from bytewise.service.settings import DatabaseUrl
-from bytewise.storage.migrate import migrate
+from bytewise.storage.migrations.migrate import migrate
 from cli.key.ceremony import _plan_facts
 from kms.ceremony.coordinator import finished_ceremony, load_or_make_plan, make_plan
 from kms.settings import CeremonySettings

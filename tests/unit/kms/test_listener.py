@@ -12,7 +12,7 @@ import pytest
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
 from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, Decision
-from bytewise.service.peers import AddressSlots
+from bytewise.service.connections import AddressSlots
 from bytewise.tee.channel import Channel, connect
 from enclave.release_client import open_channel, request_release
 from kms.shard import listener

@@ -21,7 +21,7 @@ from bytewise.protocol.records.seal import envelope_hash, seal_context, unpad
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U64, Blob, Digest
 from bytewise.service.clock import SystemClock
-from bytewise.service.shard_connection import place_of
+from bytewise.service.connections import place_of
 from bytewise.tee.binding import AttestedPeer
 from bytewise.tee_simulated.authorities import Platform
 from bytewise.tee_simulated.quoter import SimulatedQuoter

@@ -10,7 +10,7 @@ import pytest
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.suites import hybrid_epoch
 from bytewise.service import telemetry
-from bytewise.service.housekeeping import DAY_S
+from bytewise.service.sections import DAY_S
 from kms.shard import refresh
 from kms.shard.service import share_check
 from kms.shard.share_rotation import SharesInForce

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from bytewise.service.certificates import make_certificate
+from bytewise.service.node_files.certificates import make_certificate
 
 
 def test_certificate_names_the_host_and_its_aliases(tmp_path: Path) -> None:

@@ -9,14 +9,14 @@ import pytest
 
 from bytewise.protocol.errors.actors import ConfigurationError, KeyInUse
 from bytewise.service.exit_codes import Exit, exit_of
-from bytewise.service.key_lock import hold_key, verify_unused
+from bytewise.service.node_files.key_lock import hold_key, verify_unused
 from bytewise.service.settings import child_environment
 from tests.source import ROOT
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from bytewise.service.key_lock import hold_key
+from bytewise.service.node_files.key_lock import hold_key
 with hold_key(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

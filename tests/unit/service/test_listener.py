@@ -13,11 +13,12 @@ from collections.abc import Iterator
 import pytest
 
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.service import listener, liveness, metrics, probe
+from bytewise.service import listener, metrics, probe, schedule
 from bytewise.service.exit_codes import exit_of
-from bytewise.service.listener import Listener, MetricsSettings, serve_metrics
+from bytewise.service.listener import Listener, serve_metrics
 from bytewise.service.metrics import Actor
 from bytewise.service.readiness import Check, ReadinessRegistry
+from bytewise.service.sections import MetricsSettings
 from bytewise.service.settings import child_environment
 from tests.source import ROOT
 
@@ -34,8 +35,8 @@ def registry() -> ReadinessRegistry:
 @pytest.fixture
 def served(registry: ReadinessRegistry) -> Iterator[Listener]:
     # Servers that earlier tests ran in this process are not loops of this one.
-    for loop in liveness.loops():
-        liveness.forget(loop)
+    for loop in schedule.loop_states():
+        schedule.forget_loop(loop)
     with serve_metrics(CHOSEN, Actor.SHARD, registry) as found:
         assert found is not None
         yield found
@@ -76,9 +77,9 @@ def test_process_that_only_starts_is_not_ready() -> None:
 
 
 def test_livez_fails_when_a_loop_stops(served: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
-    loops, now = liveness.Liveness(), [0.0]
-    monkeypatch.setattr(liveness, "monotonic_s", lambda: now[0])
-    monkeypatch.setattr(liveness, "loops", loops.loops)
+    loops, now = schedule.Liveness(), [0.0]
+    monkeypatch.setattr(schedule, "monotonic_s", lambda: now[0])
+    monkeypatch.setattr(schedule, "loop_states", loops.loops)
     assert get(served, "/livez")[0] == 200, "no loop is announced yet"
     loops.expect("tick", 10.0)
     now[0] = 9.0

@@ -3,7 +3,7 @@
 import pytest
 
 from bytewise.service.clock import monotonic_s
-from bytewise.service.peers import AddressSlots, seconds_left
+from bytewise.service.connections import AddressSlots, seconds_left
 
 LONG_S = 60.0
 

@@ -19,7 +19,7 @@ from tests.source import ROOT
 PROGRAM = """
 import sys, threading
 from bytewise.protocol.errors.actors import BadRequest, SecondVote, TryAgain
-from bytewise.service import ending, liveness, metrics, schedule, telemetry
+from bytewise.service import entry_point, metrics, schedule, telemetry
 
 telemetry.configure("test", sys.stdout)
 what, ticks = sys.argv[1], 0
@@ -27,7 +27,7 @@ what, ticks = sys.argv[1], 0
 def tick():
     global ticks
     ticks += 1
-    print("tick", ticks, "alive", [name for name, loop in liveness.loops().items() if loop.alive], flush=True)
+    print("tick", ticks, "alive", [name for name, loop in schedule.loop_states().items() if loop.alive], flush=True)
     if what in ("hang", "wait", "job"):
         threading.Event().wait(30)
     if what == "soft":
@@ -45,8 +45,8 @@ def clean():
 
 jobs = [schedule.PeriodicJob("cleaning", clean, 0.2) if what == "job" else schedule.PeriodicJob("slow", int, 3600.0)]
 code = schedule.run_ticks(tick, 0.05, stop, hung_after_s=bound_s, drain_s=drain_s, jobs=jobs)
-ending.leave(code)
-print(metrics.exposition(metrics.Actor.DA).decode(), liveness.loops(), flush=True)
+entry_point.leave(code)
+print(metrics.exposition(metrics.Actor.DA).decode(), schedule.loop_states(), flush=True)
 sys.exit(code)
 """
 

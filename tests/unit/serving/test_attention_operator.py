@@ -15,8 +15,8 @@ from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.records.receipt import ReceiptList, SignedReceipt
 from bytewise.protocol.units import U64, U256
-from bytewise.service.attention_folder import AttentionFolder
 from bytewise.service.exit_codes import Exit
+from bytewise.service.node_files.attention_folder import AttentionFolder
 from bytewise.service.settings import load_settings
 from chain.deployment.params import DEVNET
 from chain.reads.reader import SnapshotReader

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.errors.actors import TryAgain
-from bytewise.service.chain_head import ChainHead
-from bytewise.service.readiness import ReadinessRegistry
+from bytewise.service.readiness import ChainHead, ReadinessRegistry
 from serving.readiness import ReadinessWatch
 from tests.fixtures.serving.open_readiness import OPEN
 from tests.fixtures.storage.hand_clock import HandClock

@@ -10,15 +10,15 @@ from sqlalchemy import make_url
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import U64, Blob
-from bytewise.service.backup_file import unpack_backup
-from bytewise.service.housekeeping import BackupSettings
 from bytewise.service.readiness import ReadinessRegistry
+from bytewise.service.sections import BackupSettings
 from bytewise.service.settings import load_settings
-from bytewise.storage.backup import HOUR_S, VOTES, BackupJob, BackupSource, make_backup, restore_database, verify_backup
-from bytewise.storage.database_copy import SQLITE, verify_copy
+from bytewise.storage.backups.backup import HOUR_S, VOTES, BackupJob, BackupSource, make_backup, restore_database, verify_backup
+from bytewise.storage.backups.backup_file import unpack_backup
+from bytewise.storage.backups.database_copy import SQLITE, verify_copy
+from bytewise.storage.backups.restore_fence import RestoreFence
 from bytewise.storage.engine import open_database
 from bytewise.storage.protection import Protection
-from bytewise.storage.restore_fence import RestoreFence
 from tests.fixtures.metric_values import value_of
 from tests.fixtures.storage.databases import Databases
 from tests.fixtures.storage.hand_clock import HandClock

@@ -9,8 +9,8 @@ from bytewise.crypto.checkpoint import CheckpointKeys, signed_by
 from bytewise.crypto.tree_hash import leaf_hash, root_of_range
 from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt, TryAgain
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.service.checkpoints import CheckpointSettings
 from bytewise.service.readiness import ReadinessRegistry
+from bytewise.service.sections import CheckpointSettings
 from bytewise.storage.checkpoints import CheckpointFolder, CheckpointKeeper, checkpoint_keeper, read_checkpoint, verify_continued
 from bytewise.storage.engine import write_transaction
 from bytewise.storage.journal import Journal, journal_key

@@ -25,7 +25,7 @@ from bytewise.storage.engine import (
     read_transaction,
     write_transaction,
 )
-from bytewise.storage.migrate import configuration, migrate
+from bytewise.storage.migrations.migrate import configuration, migrate
 from bytewise.storage.tables import METADATA, CursorRow, NamedLockRow
 from tests.fixtures.storage.stored_records import name
 

@@ -15,12 +15,12 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest
 from bytewise.storage.engine import open_database
-from bytewise.storage.journal import Journal
-from bytewise.storage.journal_export import (
+from bytewise.storage.journal import (
     EarlierCheckpoint,
     ExportedEntry,
     ExportFailure,
     ExportRejected,
+    Journal,
     JournalExport,
     make_export,
     verify_export,

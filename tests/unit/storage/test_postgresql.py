@@ -8,9 +8,9 @@ from sqlalchemy import Engine, make_url, select, text
 
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.service.settings import developer_variable
-from bytewise.storage.database_copy import SQLITE, copy_database, place_database, verify_copy
+from bytewise.storage.backups.database_copy import SQLITE, copy_database, place_database, verify_copy
 from bytewise.storage.engine import BUSY_TIMEOUT_MS, insert_if_new, open_database, read_transaction, write_transaction
-from bytewise.storage.migrate import database_on, make_databases
+from bytewise.storage.migrations.migrate import database_on, make_databases
 from bytewise.storage.tables import NamedLockRow
 
 if developer_variable("TEST_DATABASE") is None:

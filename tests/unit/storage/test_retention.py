@@ -17,20 +17,19 @@ from sqlalchemy import Engine, func, select
 
 from bytewise.protocol.errors.actors import StoreCorrupt, TryAgain
 from bytewise.protocol.units import U64, Blob, Digest
-from bytewise.service.housekeeping import DAY_S, HousekeepingSettings
+from bytewise.service.sections import DAY_S, HousekeepingSettings
 from bytewise.storage.archive import Archive, LightAudits
-from bytewise.storage.base import Base
 from bytewise.storage.duties import DONE, MISSED, PENDING, Duties
 from bytewise.storage.engine import open_database, read_transaction
-from bytewise.storage.housekeeper import housekeeping_job
 from bytewise.storage.journal import Journal
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.outbox import Intent, Outbox, OutboxState, SignedTransaction
 from bytewise.storage.protection import Protection
 from bytewise.storage.receipt_store import IssuedReceipt, ReceiptStore
-from bytewise.storage.retention import SWEEP_S, Horizon, Retention
+from bytewise.storage.retention import SWEEP_S, Horizon, Retention, housekeeping_job
 from bytewise.storage.tables import (
     ArchivedEnvelopeRow,
+    Base,
     DutyRow,
     IssuedReceiptRow,
     JournalRow,

@@ -8,9 +8,8 @@ import pytest
 from sqlalchemy import Engine, delete, func, select, update
 
 from bytewise.protocol.units import U64
-from bytewise.service.housekeeping import DAY_S, HousekeepingSettings
+from bytewise.service.sections import DAY_S, HousekeepingSettings
 from bytewise.storage.archive import Archive, LightAudits
-from bytewise.storage.base import Base
 from bytewise.storage.duties import MISSED, PENDING, Duties
 from bytewise.storage.engine import read_transaction, write_transaction
 from bytewise.storage.nonce_lease import NonceLease
@@ -19,6 +18,7 @@ from bytewise.storage.receipt_store import IssuedReceipt, ReceiptStore
 from bytewise.storage.retention import Horizon, Retention
 from bytewise.storage.tables import (
     ArchivedEnvelopeRow,
+    Base,
     DutyRow,
     IssuedReceiptRow,
     LightAuditRow,

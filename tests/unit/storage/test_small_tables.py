@@ -5,8 +5,7 @@ from sqlalchemy import Engine, event, update
 
 from bytewise.protocol.errors.actors import StoreCorrupt, TryAgain
 from bytewise.protocol.units import Blob
-from bytewise.storage.archive import Archive, LightAudits
-from bytewise.storage.cursor import BlockMark, Cursor
+from bytewise.storage.archive import Archive, BlockMark, Cursor, LightAudits
 from bytewise.storage.duties import DECLINED, DONE, MISSED, PENDING, Duties
 from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.tables import ArchivedEnvelopeRow

@@ -15,7 +15,7 @@ from bytewise.service.exit_codes import Exit
 from bytewise.service.installation import SOURCE_ROOT
 from bytewise.service.settings import child_environment
 from bytewise.storage.engine import HEAD, check_revision, insert_if_new, open_database, read_transaction, write_transaction
-from bytewise.storage.migrate import migrate, step_back
+from bytewise.storage.migrations.migrate import migrate, step_back
 from bytewise.storage.tables import NamedLockRow
 
 NEXT = '''

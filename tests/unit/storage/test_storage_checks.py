@@ -7,9 +7,8 @@ import pytest
 from sqlalchemy import Engine
 
 from bytewise.protocol.units import Blob
-from bytewise.service import disk
-from bytewise.service.disk import watch_disk
-from bytewise.service.readiness import ReadinessRegistry
+from bytewise.service import readiness
+from bytewise.service.readiness import ReadinessRegistry, watch_disk
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal
 from bytewise.storage.nonce_lease import NonceLease, hold_lease
@@ -78,7 +77,7 @@ def test_storage_of_a_file_has_four_checks(tmp_path: Path, clock: HandClock) -> 
 def test_full_disk_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     registry = ReadinessRegistry()
     watch_disk(registry, tmp_path)
-    monkeypatch.setattr(disk, "MIN_FREE_BYTES", 2**62)
+    monkeypatch.setattr(readiness, "MIN_FREE_BYTES", 2**62)
     found = next(check for check in registry.checks() if check.name == "disk")
     assert not found.ok and "Free space" in found.advice
 

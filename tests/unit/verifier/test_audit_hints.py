@@ -14,7 +14,7 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import CommitmentMismatch, NotAMember
 from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.units import U8, Address, Digest
-from bytewise.service.certificates import make_certificate
+from bytewise.service.node_files.certificates import make_certificate
 from chain.reads.records import Membership, PoolMember
 from tests.fixtures.builders import DISPUTES, signer, word
 from tests.fixtures.metric_values import value_of

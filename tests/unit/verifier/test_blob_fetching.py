@@ -10,7 +10,7 @@ from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.records import MalformedValue, UnknownKeyEpoch
 from bytewise.protocol.records.receipt import BatchHeader, list_subject, receipt_id
 from bytewise.protocol.units import U64, Blob
-from bytewise.storage.cursor import Cursor
+from bytewise.storage.archive import Cursor
 from tests.fixtures.builders import ANCHOR, DEMANDS
 from tests.fixtures.verifier.verifier_fixture import NETWORK, VerifierFixture
 from verifier.watch.blob_fetcher import LONGEST_PAUSE_S, Backlog

@@ -15,7 +15,7 @@ from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.jobs import JobFailed, JobResult, Prepare, Prepared, RunJob
 from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.units import U8, U64, Blob, Digest
-from bytewise.service import frames
+from bytewise.service import connections
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.installation import SOURCE_ROOT
 from bytewise.tee.measurement import measure
@@ -70,11 +70,11 @@ def judging(context: JobContext, change: Callable[[RunJob, JobResult], object] =
     """An answer by a real session, of which something is changed."""
 
     def answer(peer: socket.socket) -> None:
-        claim = frames.receive(peer, ClaimAgent)
+        claim = connections.receive(peer, ClaimAgent)
         session = Session(context, claim.receipt_id)
-        frames.send(peer, session.prepare())
-        job = frames.receive(peer, RunJob)
-        frames.send(peer, change(job, session.run(job)))
+        connections.send(peer, session.prepare())
+        job = connections.receive(peer, RunJob)
+        connections.send(peer, change(job, session.run(job)))
 
     return answer
 
@@ -115,11 +115,11 @@ def test_quote_about_a_job_that_the_cluster_changed_is_refused(tmp_path: Path) -
     context = enclave_of(tmp_path)
 
     def answer(peer: socket.socket) -> None:
-        claim = frames.receive(peer, ClaimAgent)
+        claim = connections.receive(peer, ClaimAgent)
         session = Session(context, claim.receipt_id)
-        frames.send(peer, session.prepare())
-        job = frames.receive(peer, RunJob)
-        frames.send(peer, session.run(replace(job, anchored_at=U64(int(job.anchored_at) + 1))))
+        connections.send(peer, session.prepare())
+        job = connections.receive(peer, RunJob)
+        connections.send(peer, session.run(replace(job, anchored_at=U64(int(job.anchored_at) + 1))))
 
     with bridge(answer) as path, pytest.raises(EnclaveAway, match="another job"):
         judged(path, tmp_path)
@@ -139,8 +139,8 @@ def test_quote_about_a_job_that_the_cluster_changed_is_refused(tmp_path: Path) -
 )
 def test_refused_claim_says_what_to_do(message: object, error: type[EnclaveAway], text: str) -> None:
     def answer(peer: socket.socket) -> None:
-        frames.receive(peer, ClaimAgent)
-        frames.send(peer, message)
+        connections.receive(peer, ClaimAgent)
+        connections.send(peer, message)
 
     with bridge(answer) as path, pytest.raises(error, match=text) as caught:
         ClusterClient(path, 5.0).prepare(word("r"), MODEL)
@@ -153,10 +153,10 @@ def test_bytes_that_are_no_message_are_survived(tmp_path: Path, raw: bytes, tick
     context = enclave_of(tmp_path)
 
     def answer(peer: socket.socket) -> None:
-        claim = frames.receive(peer, ClaimAgent)
+        claim = connections.receive(peer, ClaimAgent)
         if ticketed:
-            frames.send(peer, Session(context, claim.receipt_id).prepare())
-            frames.receive(peer, RunJob)
+            connections.send(peer, Session(context, claim.receipt_id).prepare())
+            connections.receive(peer, RunJob)
         peer.sendall(raw)
 
     with bridge(answer) as path, pytest.raises(TryAgain):
@@ -176,10 +176,10 @@ def test_silent_or_slow_cluster_ends_within_its_share(tmp_path: Path, ticketed: 
     context, policy = enclave_of(tmp_path), policy_for(b.measurement(), word("shard"), tmp_path / "root", CHAIN_ID, 1)
 
     def answer(peer: socket.socket) -> None:
-        claim = frames.receive(peer, ClaimAgent)
+        claim = connections.receive(peer, ClaimAgent)
         if ticketed:
-            frames.send(peer, replace(Session(context, claim.receipt_id).prepare(), limit_s=3600))
-            frames.receive(peer, RunJob)
+            connections.send(peer, replace(Session(context, claim.receipt_id).prepare(), limit_s=3600))
+            connections.receive(peer, RunJob)
         with suppress(OSError):
             peer.sendall((1000).to_bytes(4, "big"))
             for _ in range(100):
@@ -199,8 +199,8 @@ def test_silent_or_slow_cluster_ends_within_its_share(tmp_path: Path, ticketed: 
 
 def test_check_of_the_cluster_names_what_is_missing() -> None:
     def answer(peer: socket.socket) -> None:
-        frames.receive(peer, AskCluster)
-        frames.send(peer, ClusterState(4, 3, 2, ("1 of 4 agents is missing: start an enclave",)))
+        connections.receive(peer, AskCluster)
+        connections.send(peer, ClusterState(4, 3, 2, ("1 of 4 agents is missing: start an enclave",)))
 
     with bridge(answer) as path:
         found = cluster_check(path)

@@ -19,8 +19,7 @@ from bytewise.protocol.decisions.actions import (
 )
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import ZERO_DIGEST
-from bytewise.service.chain_head import MAX_AGE_S, MAX_AHEAD_S, ChainHead
-from bytewise.service.readiness import ReadinessRegistry
+from bytewise.service.readiness import MAX_AGE_S, MAX_AHEAD_S, ChainHead, ReadinessRegistry
 from tests.fixtures.builders import DISPUTES, word
 from tests.fixtures.committee.seated_member import SeatedMember, disputed_receipt
 from tests.fixtures.snapshot_builders import NOW, snapshot

@@ -10,8 +10,7 @@ from bytewise.protocol.decisions.snapshot import Challenger, RegisteredMeasureme
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
 from bytewise.protocol.units import U64, ZERO_DIGEST, Address, Blob
 from bytewise.service import readiness
-from bytewise.service.chain_head import ChainHead
-from bytewise.service.readiness import Check, ReadinessRegistry
+from bytewise.service.readiness import ChainHead, Check, ReadinessRegistry
 from chain.deployment.params import DEVNET
 from tests.fixtures.builders import signer
 from tests.fixtures.metric_values import value_of

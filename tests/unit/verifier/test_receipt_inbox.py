@@ -14,11 +14,10 @@ from bytewise.protocol.encoding import to_json
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.units import U64
-from bytewise.service.housekeeping import HousekeepingSettings
+from bytewise.service.sections import HousekeepingSettings
 from bytewise.service.settings import load_settings
 from bytewise.storage.engine import open_database
-from bytewise.storage.housekeeper import housekeeping_job
-from bytewise.storage.retention import Horizon
+from bytewise.storage.retention import Horizon, housekeeping_job
 from tests.fixtures.builders import ANCHOR
 from tests.fixtures.metric_values import value_of
 from tests.fixtures.verifier.node_file import node_file

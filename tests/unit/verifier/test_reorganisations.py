@@ -10,8 +10,7 @@ from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.units import U64
 from bytewise.service.clock import SystemClock
-from bytewise.storage.archive import Archive, SeenBatch
-from bytewise.storage.cursor import BlockMark, Cursor
+from bytewise.storage.archive import Archive, BlockMark, Cursor, SeenBatch
 from bytewise.storage.engine import open_database
 from chain.acts.actor import ContractSender
 from tests.fixtures.chain.anvil import Anvil

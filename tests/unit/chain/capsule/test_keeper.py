@@ -11,8 +11,7 @@ from bytewise.crypto.checkpoint import CheckpointKeys
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.units import hex0x
-from bytewise.service.capsules import CapsuleSettings
-from bytewise.service.checkpoints import CheckpointSettings
+from bytewise.service.sections import CapsuleSettings, CheckpointSettings
 from bytewise.storage.checkpoints import CheckpointKeeper
 from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.journal import Journal, journal_key

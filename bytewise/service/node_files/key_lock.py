@@ -1,9 +1,9 @@
 """The lock on the key file of an account.
 
-Of the processes on one machine that use the file, only one at a time may sign with the key. The nonce lease does the same for
-processes that share a database. This lock also stops two processes with different databases, which could make two votes for one
-round. The kernel releases the lock when the process ends, however it ends. The lock cannot see a copy of the key file, or
-another machine.
+On one machine, only one process at a time may sign with the key in the file. The nonce lease has the same purpose for processes
+that share a database. The lock also stops a second process that uses another database: without it, the two could make two votes
+for one round. The kernel releases the lock when its process ends, even if the process is killed. The lock does not protect
+against a copy of the key file, or against a process on another machine.
 """
 
 import errno

@@ -1,9 +1,10 @@
 """Limits what an account may sign after its database was restored from a backup.
 
-The account may have signed more after the backup was made. `bytewise backup restore` marks the database. From then on, the
-account makes no new vote in a round whose commit phase began before the first block that is not older than the restore: the lost
-database may have the vote of that round. Votes that are in the restored protection table go on. A nonce that was used before the
-first start after the restore counts as the account's own, although the outbox does not know the transaction (ADR-019).
+After the backup was made, the account may have signed votes and transactions that the restored database lacks. `bytewise backup
+restore` therefore marks the database. The first block that is not older than the restore sets the fence: the account makes no new
+vote in a round whose commit phase began up to then, because the lost database may have a vote for that round. The account still
+reveals votes that are in the restored protection table. A nonce that was used before the first start after the restore counts as
+the account's own, although the outbox does not know the transaction (ADR-019).
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The folder in which a fund keeps one range of attention tests.
 
-It has the secret schedule, the answer to the carrier's request, and the openings of false answers. Everything in the folder is
-secret until the reveal, because it shows which answers are tests.
+The folder has the secret schedule, the answer to the carrier's request, and the openings of false answers. Until the reveal all
+of it is secret, because it shows which answers are tests.
 """
 
 from dataclasses import dataclass

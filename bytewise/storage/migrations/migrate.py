@@ -12,7 +12,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.storage.engine import REVISIONS, cause_of, check_revision, newer_revision, open_database
 
-_FOLDER = Path(__file__).parent / "migrations"
+_FOLDER = Path(__file__).parent
 
 
 def migrate(url: str) -> str:

@@ -24,7 +24,12 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.units import U64, Address
 from bytewise.service import metrics, telemetry
-from bytewise.service.backup_file import (
+from bytewise.service.clock import SystemClock
+from bytewise.service.files import shown_name
+from bytewise.service.readiness import Check, ReadinessRegistry
+from bytewise.service.schedule import PeriodicJob
+from bytewise.service.sections import BackupSettings
+from bytewise.storage.backups.backup_file import (
     FILES,
     FORMAT,
     BackupManifest,
@@ -32,17 +37,12 @@ from bytewise.service.backup_file import (
     read_manifest,
     write_backup,
 )
-from bytewise.service.clock import SystemClock
-from bytewise.service.files import shown_name
-from bytewise.service.housekeeping import BackupSettings
-from bytewise.service.readiness import Check, ReadinessRegistry
-from bytewise.service.schedule import PeriodicJob
-from bytewise.storage.database_copy import SQLITE, copy_database, place_database, verify_copy
+from bytewise.storage.backups.database_copy import SQLITE, copy_database, place_database, verify_copy
+from bytewise.storage.backups.restore_fence import RestoreFence
 from bytewise.storage.engine import HEAD, check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.protection import Protection
-from bytewise.storage.restore_fence import RestoreFence
 
 VOTES = "protection.json"
 """Name of the file in the backup that has the protection table, in the format of `bytewise member export-votes`."""
@@ -187,7 +187,8 @@ def restore_database(
 ) -> RestoredDatabase:
     """Copies a backup's database to the empty place at `url`, adds the votes of the exports, and marks the database as restored.
 
-    `is_newest` states that the account did nothing after the backup was made. The database is then not marked (`RestoreFence`).
+    With `is_newest` the caller states that the account signed nothing after the backup was made, so the database is not marked
+    (`RestoreFence`).
     Raises `SecondVote` if an export contradicts the copy.
     """
     engine = open_database(url)
