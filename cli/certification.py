@@ -14,7 +14,7 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
 from bytewise.service.exit_codes import Exit
 from bytewise.service.files import create_file
 from bytewise.service.settings import load_settings
-from cli.node.password import asked_password
+from cli.options import asked_password
 from cli.output import bar_of, progress_bars
 
 if TYPE_CHECKING:

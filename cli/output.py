@@ -1,4 +1,4 @@
-"""Output of commands: the options `--output` and `--limit`, text that is safe for a terminal, and progress bars."""
+"""Output of commands: the options `--output` and `--limit`, text that is safe for a terminal, warnings, and progress bars."""
 
 import enum
 import json
@@ -14,6 +14,7 @@ from rich.cells import chop_cells
 from rich.console import Console
 from rich.text import Text
 
+from bytewise.protocol.assurance import warning
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.exit_codes import Exit
 
@@ -113,6 +114,19 @@ def _indented_lines(text: str, width: int) -> Iterator[str]:
     without the indent, and a hostile text could look like another line of the output."""
     for line in wrap(text, width, break_long_words=False, break_on_hyphens=False):
         yield from [line] if _ID.fullmatch(line) else chop_cells(line, width)
+
+
+def print_warnings(console: Console, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Prints one warning for each different assurance label in `rows` that means simulated evidence."""
+    for label in sorted({each["assurance"] for each in rows}):
+        print_warning(console, label)
+
+
+def print_warning(console: Console, assurance: str) -> None:
+    """Prints one warning if the assurance label means simulated evidence, and nothing if it means hardware."""
+    told = warning(assurance)
+    if told:
+        console.print(Text(told, style="bold yellow"), soft_wrap=True)
 
 
 def limited(entries: Sequence[T], limit: int) -> list[T]:

@@ -10,8 +10,7 @@ from rich.console import Console
 
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.service.exit_codes import Exit
-from cli.new_folder import SETTINGS
-from cli.options import NodeConfigOption
+from cli.options import SETTINGS, NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, plain
 
 if TYPE_CHECKING:
@@ -60,7 +59,8 @@ def run_checks(view: "NodeView", webhook: str | None = None) -> "Iterator[Check]
     are not run and count as failed. `webhook` is the URL of a receiver of alerts to check, or None.
     """
     from bytewise.service.readiness import Check
-    from cli.node import chain_checks, host_checks
+    from cli.node.checks import chain as chain_checks
+    from cli.node.checks import host as host_checks
 
     _ = view.settings, view.enclave  # every wrong setting is reported, and the command ends
     if webhook is not None:

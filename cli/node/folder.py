@@ -1,4 +1,4 @@
-"""Creates the folder of a new node for `bytewise init`, with settings, keys and database, completely or not at all."""
+"""Creates the folder of a new node from the choices of its owner, with settings, keys and database, completely or not at all."""
 
 import dataclasses
 import enum
@@ -9,7 +9,7 @@ import textwrap
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from eth_account import Account
 
@@ -32,11 +32,11 @@ from bytewise.tee_simulated.authorities import Platform
 from chain.client.address_book import read_network
 from chain.client.arguments import read_address
 from chain.sending.keys import load_signer, save_signer
-from cli.new_folder import SETTINGS, new_folder
-from cli.node.choices import ChosenPassword, LocalKey, NodeChoices, RemoteKey, ShardChoices
+from cli.node.new_folder import new_folder
 from cli.node.roles import JUDGES, NodeRole
-from cli.shard import Choices as ShardFolderChoices
-from cli.shard import make_folder
+from cli.node.shard import Choices as ShardFolderChoices
+from cli.node.shard import make_folder
+from cli.options import SETTINGS
 from dashboard.monitor.settings import MonitorSettings
 from enclave.settings import EnclaveSettings
 from kms.storage.sealing import IN_FOLDER
@@ -62,6 +62,64 @@ _HEAD = """\
 # An environment variable BYTEWISE__SECTION__SETTING wins over this file.
 
 """
+
+
+class ChosenPassword(NamedTuple):
+    """The password of the node's keystore, and where the node reads it when it starts."""
+
+    value: Secret
+    file: Path | None
+    """File from which the node reads the password. None if the node asks a person for it."""
+    is_new: bool
+    """True if the password is new and is written to a file in the node's folder."""
+
+
+class RemoteKey(NamedTuple):
+    """An account whose key is at a remote signer, and the TLS files with which the node connects to it."""
+
+    url: str
+    account: str
+    ca_file: Path
+    client_cert_file: Path
+    client_key_file: Path
+
+
+class LocalKey(NamedTuple):
+    """An account whose key is in a keystore in the node's folder."""
+
+    file: Path | None
+    """Key file of an existing account. None makes a new account."""
+    password: ChosenPassword
+
+
+class NodeChoices(NamedTuple):
+    """All choices for a new node that sends transactions: an operator, verifier, member or watchtower."""
+
+    role: NodeRole
+    network_file: Path
+    rpc: list[str]
+    da: list[str]
+    account: LocalKey | RemoteKey
+    database_url_file: Path | None
+    """File with the URL of a PostgreSQL database. None makes a SQLite database in the node's folder."""
+    artifact: Path | None
+    environment_file: Path | None
+    model_name: str
+    evidence: str
+    platform_file: Path | None
+    host: str
+    port: int
+    metrics_port: int
+
+
+class ShardChoices(NamedTuple):
+    """The choices that only a new key shard needs."""
+
+    url: str
+    channel: str
+    coordinator: str
+    governors: list[str]
+    simulated: bool
 
 
 def make_node_folder(folder: Path, choices: NodeChoices) -> str:

@@ -11,8 +11,7 @@ import typer
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.settings import child_environment, load_settings, read_document
-from cli.new_folder import SETTINGS
-from cli.options import NodeConfigOption
+from cli.options import SETTINGS, NodeConfigOption
 
 if TYPE_CHECKING:
     from bytewise.protocol.units import Address

@@ -4,16 +4,17 @@ import getpass
 import secrets
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.secret import Secret, read_secret
-from cli.new_folder import SETTINGS
-from cli.node.choices import ChosenPassword, KeyOptions, LocalKey, NodeChoices, RemoteKey, ShardChoices
 from cli.node.roles import JUDGES, NodeRole
-from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
+from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, SETTINGS, NetworkOption, RpcOption
+
+if TYPE_CHECKING:
+    from cli.node.folder import ChosenPassword, LocalKey, RemoteKey
 
 PASSWORD = "account.password"
 _SETTINGS_OF_A_SHARD = frozenset({"--database-url-file", "--metrics-port", "--evidence", "--platform-file", "--host", "--port"})
@@ -74,6 +75,21 @@ GovernorOption = Annotated[list[str] | None, typer.Option("--governor", help="Ac
 SimulatedOption = Annotated[bool, typer.Option("--simulated", help="A shard of a test network: simulated enclaves count.")]
 
 
+class KeyOptions(NamedTuple):
+    """The options of `bytewise init` that say where the key of the node's account is."""
+
+    key: Path | None
+    """Key file of an existing account. None makes a new account."""
+    password_file: Path | None
+    prompt: bool
+    signer_url: str
+    """URL of a remote signer. Empty if the key is in the node's folder."""
+    account: str
+    signer_ca: Path | None
+    signer_cert: Path | None
+    signer_key: Path | None
+
+
 def init(
     context: typer.Context, role: Annotated[NodeRole, typer.Option("--role", help="What the node does.")],
     folder: FolderArgument = None, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, da: DaOption = DA_URLS,
@@ -95,7 +111,8 @@ def init(
 
     Example: bytewise init --role watchtower --network network.json --rpc https://node.example
     """
-    from cli.node.folder import make_monitor_folder, make_node_folder, make_shard_folder  # imports web3: longer than a help page
+    # Imported here, because the module imports web3, which takes longer than a help page.
+    from cli.node.folder import NodeChoices, ShardChoices, make_monitor_folder, make_node_folder, make_shard_folder
 
     where = (folder or Path(f"bytewise-{role}")).absolute()
     keys = KeyOptions(key, password, prompt, signer_url, account, signer_ca, signer_cert, signer_key)
@@ -128,7 +145,9 @@ def _refuse_unused(role: NodeRole, context: typer.Context) -> None:
             raise ConfigurationError(option, f"role {role} does not use it{hint}")
 
 
-def _account(of: KeyOptions) -> LocalKey | RemoteKey:
+def _account(of: KeyOptions) -> "LocalKey | RemoteKey":
+    from cli.node.folder import LocalKey, RemoteKey
+
     remote = {
         "--account": of.account,
         "--signer-ca": of.signer_ca,
@@ -153,7 +172,9 @@ def _account(of: KeyOptions) -> LocalKey | RemoteKey:
     return RemoteKey(of.signer_url, of.account, *files)
 
 
-def _password(file: Path | None, prompt: bool) -> ChosenPassword:
+def _password(file: Path | None, prompt: bool) -> "ChosenPassword":
+    from cli.node.folder import ChosenPassword
+
     if file is not None and prompt:
         raise ConfigurationError("--prompt", "contradicts --password-file: give one of them")
     if file is not None:

@@ -18,7 +18,7 @@ from chain.deployment.calls import ContractCall, dry_run, measured, request_of
 from chain.reads.documents import RegistryDocuments
 from chain.sending.fees import fees_at
 from chain.sending.transactions import TransactionCall, send_all
-from cli.node.host_checks import own_measurement
+from cli.node.checks.host import own_measurement
 from cli.node.roles import NodeRole
 from cli.node.view import NodeView
 from cli.output import ether, moment

@@ -21,7 +21,9 @@ from chain.reads.attention import read_reveal, scored_range
 from chain.reads.earnings import Earnings, earnings
 from chain.reads.history import CourtHistory
 from cli.attention.score import account_row
-from cli.node import chain_checks, host_checks, shard_checks
+from cli.node.checks import chain as chain_checks
+from cli.node.checks import host as host_checks
+from cli.node.checks import shard as shard_checks
 from cli.node.doctor import checked
 from cli.node.roles import JUDGES, NodeRole
 from cli.node.view import CheckOfNode, NodeView

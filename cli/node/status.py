@@ -9,9 +9,8 @@ from rich.console import Console
 
 from bytewise.service.exit_codes import Exit
 from cli.attention.score import score_words
-from cli.new_folder import SETTINGS
 from cli.node.roles import NodeRole
-from cli.options import NodeConfigOption
+from cli.options import SETTINGS, NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, ether, plain
 
 HealthOption = Annotated[

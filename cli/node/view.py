@@ -18,8 +18,8 @@ from chain.client.address_book import read_network, verify_code
 from chain.client.rpc import ChainClient
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import AccountSigner, account_in_keystore, open_signer
-from cli.node.password import asked_password, needs_password
 from cli.node.roles import JUDGES, NodeRole, role_of
+from cli.options import asked_password, needs_password
 from dashboard.monitor.settings import MonitorSettings
 from enclave.settings import EnclaveSettings
 from kms.settings import ShardSettings

@@ -122,7 +122,7 @@ def _member(connection: "Connection", subject: str) -> "AnchoredReceipt":
     from bytewise_client.checks import not_found
     from bytewise_client.receipt_search import find_receipt
     from chain.capsule.maker import AnchoredReceipt, disputed_member
-    from cli.receipt import receipt_named, search_bar
+    from cli.receipt.search import receipt_named, search_bar
 
     network, reader = connection.network, connection.reader
     opened = reader.opened(network.deploy_block, reader.head())
@@ -180,7 +180,7 @@ def _exported(files: list[Path], points: list[Path]) -> "tuple[VerifiedExport, .
     export."""
     from bytewise.protocol.encoding import encode
     from bytewise.storage.journal_export import ExportRejected, verify_export
-    from cli.journal import read_export, read_kept
+    from cli.evidence.journal import read_export, read_kept
 
     found, signed = list["VerifiedExport"](), {each.note.text: each.note.encode() for each in map(read_kept, points)}
     for file in files:
@@ -253,7 +253,7 @@ def print_(
 
     Example: bytewise capsule print 0x5f1c.capsule.json --network network.json --out verdict.html
     """
-    from cli.capsule_report import report_page
+    from cli.evidence.capsule_report import report_page
 
     if out.exists():
         raise ConfigurationError(out.name, "exists; name a new file")
@@ -359,7 +359,7 @@ def _answer(file: Path) -> Any:
         raise ConfigurationError(file.name, "is no JSON: save the answer of a beacon node") from None
 
 
-# Functions that `bytewise verify FILE` (`cli.verify`) uses too.
+# Functions that `bytewise verify FILE` (`cli.evidence.verify`) uses too.
 
 
 def verified(file: Path, trust: "Trust") -> "CapsuleReport":
@@ -392,7 +392,7 @@ def trust_of(
     from chain.capsule.deployment import deployment_of
     from chain.capsule.verification import Trust
     from chain.client.address_book import read_network
-    from cli.journal import named_witness
+    from cli.evidence.journal import named_witness
 
     accepted = {digest_argument("--deployment", each) for each in deployments or []}
     if network is not None:

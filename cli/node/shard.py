@@ -16,8 +16,8 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import ZERO_ADDRESS, Address, address
 from bytewise.service.settings import load_settings
-from cli.new_folder import SETTINGS, new_folder
-from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption
+from cli.node.new_folder import new_folder
+from cli.options import NETWORK_FILE, RPC_URLS, SETTINGS, NetworkOption
 
 if TYPE_CHECKING:
     from bytewise.protocol.address_book import Network

@@ -12,9 +12,8 @@ from rich.text import Text
 from bytewise.protocol.errors.actors import CannotExecute, ConfigurationError
 from bytewise.protocol.units import hex0x
 from bytewise.service.exit_codes import Exit
-from cli.assurance import warn
 from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, DaOption, NetworkOption, RpcOption, receipt_argument
-from cli.output import OutputFormat, OutputOption, emit, escaped, plain, print_checks, progress_bars
+from cli.output import OutputFormat, OutputOption, emit, escaped, plain, print_checks, print_warning, progress_bars
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -61,7 +60,7 @@ def verify(
     """
     from bytewise_client.connection import connected
     from bytewise_client.verification import verify_answer, verify_receipt
-    from cli.receipt import receipt_named, search_bar
+    from cli.receipt.search import receipt_named, search_bar
 
     if subject.endswith(CAPSULE_SUFFIX):
         _verify_capsule(Path(subject), network, opening or artifact, output)
@@ -86,7 +85,7 @@ CAPSULE_SUFFIX = ".capsule.json"
 def _verify_capsule(file: Path, network: Path, more: Path | None, output: OutputFormat) -> NoReturn:
     """Verifies a capsule, prints the report, and raises `typer.Exit` with its exit code. If the address book's file exists, its
     deployment is accepted. `more` is a file that the user gave and that a capsule cannot use, or None."""
-    from cli.capsule import exit_of_report, show_report, trust_of, verified
+    from cli.evidence.capsule import exit_of_report, show_report, trust_of, verified
 
     if more is not None:
         raise ConfigurationError(more.name, "is for an answer: a capsule is verified by its proofs, and nothing is re-executed")
@@ -225,7 +224,7 @@ def _show(console: Console, seen: "Seen") -> None:
     end = plain(f"{seen.end.word}: {seen.end.reason}", _COLOURS.get(seen.end.exit, "bold yellow"))
     console.print(end, soft_wrap=True)
     if seen.standing is not None:
-        warn(console, seen.standing.assurance)
+        print_warning(console, seen.standing.assurance)
 
 
 def show_completeness(console: Console, checklist: "Preflight") -> None:

@@ -12,8 +12,7 @@ from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.service.exit_codes import Exit
-from cli.new_folder import SETTINGS
-from cli.options import NodeConfigOption, digest_argument
+from cli.options import SETTINGS, NodeConfigOption, digest_argument
 from cli.output import OutputFormat, OutputOption, emit, moment, plain
 
 if TYPE_CHECKING:

@@ -11,10 +11,8 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import Address, Digest, digest, hex0x, unhex
 from bytewise.service.settings import load_settings
-from cli.assurance import warn_of
 from cli.network import dispute_entry, read_rows, seat_entry
-from cli.node.password import asked_password
-from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, receipt_argument
+from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, asked_password, receipt_argument
 from cli.output import (
     LIMIT,
     LimitOption,
@@ -26,6 +24,7 @@ from cli.output import (
     ether,
     limited,
     print_entries,
+    print_warnings,
     rows_of,
     rows_with,
 )
@@ -94,7 +93,7 @@ def _print(rows: list[Row], members: bool = False) -> None:
     if members:
         console.print("members of its committee", style="bold")
         print_entries((seat_entry(each) for row in rows for each in row["members"]), "members", console)
-    warn_of(console, rows)
+    print_warnings(console, rows)
 
 
 def open_(

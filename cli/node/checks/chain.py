@@ -19,8 +19,8 @@ from bytewise.storage.protection import Protection
 from chain.client.address_book import contracts_of_other_releases
 from chain.client.rpc import LOGS_PER_CALL_BLOCKS, ChainClient, at_number
 from chain.deployment.lengths import finality_s, measured_block_s
+from cli.node.checks.shard import policy, share, share_age
 from cli.node.roles import JUDGES, NodeRole
-from cli.node.shard_checks import policy, share, share_age
 from cli.node.view import CheckOfNode, NodeView
 from cli.output import ether
 from serving.chain_view import ChainReadiness

@@ -29,7 +29,7 @@ from bytewise.storage.nonce_lease import NonceLease
 from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
 from bytewise.tee_simulated.td_quote import measurement_of
 from chain.reads.records import Status
-from cli.node import shard_checks
+from cli.node.checks import shard as shard_checks
 from cli.node.roles import JUDGES, NodeRole
 from cli.node.view import CheckOfNode, NodeView
 from kms.settings import ShardSettings

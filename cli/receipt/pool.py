@@ -14,7 +14,7 @@ from bytewise.service.secret import read_secret, write_secret
 from cli.chain.privileged_call import CallContext, account_option, call_context, deliver, send_creation
 from cli.options import DA_URLS, CallOptions, DaOption, ReceiptArgument, digest_argument, with_call_options
 from cli.output import Fields, emit, ether, print_entries
-from cli.receipt import found_receipt
+from cli.receipt.search import found_receipt
 
 if TYPE_CHECKING:
     from bytewise_client.receipt_search import Found
