@@ -17,6 +17,11 @@ from bytewise.service.exit_codes import Exit
 from bytewise.service.files import create_file
 from cli.output import LIMIT, Fields, LimitOption, OutputFormat, OutputOption, emit, limited, plain, print_entries, progress_of
 
+if TYPE_CHECKING:
+    # Only the verbs that need torch import it, because its import takes seconds.
+    from bytewise.inference.manifest import Architecture, Equalisation, Manifest
+    from bytewise.inference.pinned.checkpoint import PinnedManifest
+
 # The verbs `pin`, `fingerprint` and `environment` make artifacts of profile `pinned-1`, and environments of both profiles.
 
 
@@ -105,12 +110,7 @@ def _container(text: str) -> Digest:
         raise ConfigurationError("--container", "must be 0x and 64 hex digits") from None
 
 
-# The lines that `bytewise model show` prints for a manifest.
-
-if TYPE_CHECKING:
-    # Only the verbs that need torch import it, because its import takes seconds.
-    from bytewise.inference.manifest import Architecture, Equalisation, Manifest
-    from bytewise.inference.pinned.checkpoint import PinnedManifest
+# Text of `bytewise model show`.
 
 
 def described(manifest: "Manifest | PinnedManifest") -> dict[str, str]:

@@ -34,8 +34,7 @@ from chain.client.arguments import read_address
 from chain.sending.keys import load_signer, save_signer
 from cli.node.new_folder import new_folder
 from cli.node.roles import JUDGES, NodeRole
-from cli.node.shard import Choices as ShardFolderChoices
-from cli.node.shard import make_folder
+from cli.node.shard import ShardFolderChoices, make_folder
 from cli.options import SETTINGS
 from dashboard.monitor.settings import MonitorSettings
 from enclave.settings import EnclaveSettings

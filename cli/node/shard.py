@@ -183,7 +183,7 @@ platform_file = "platform.pem"
 insecure_accept_simulated = true"""
 
 
-class Choices(NamedTuple):
+class ShardFolderChoices(NamedTuple):
     """The choices of the person who makes a shard, from the options of `bytewise shard init`."""
 
     url: str
@@ -241,7 +241,9 @@ def init(
     from chain.client.address_book import read_network
 
     governors, sealing = governor or [], _sealing(key, wrap, unwrap)
-    choices = Choices(url, channel, coordinator, network, rpc, governors, needed or len(governors) // 2 + 1, simulated, sealing)
+    choices = ShardFolderChoices(
+        url, channel, coordinator, network, rpc, governors, needed or len(governors) // 2 + 1, simulated, sealing
+    )
     read_network(network)
     _print_made(folder, make_folder(folder.absolute(), choices))
 
@@ -261,7 +263,7 @@ def _print_made(folder: Path, account: str) -> None:
     )
 
 
-def make_folder(folder: Path, choices: Choices) -> str:
+def make_folder(folder: Path, choices: ShardFolderChoices) -> str:
     """Creates the folder of a new shard completely or not at all, and returns the shard's account.
 
     Raises `ConfigurationError` if the folder or the storage key's file exists, or if a choice is invalid.
@@ -288,7 +290,7 @@ def make_folder(folder: Path, choices: Choices) -> str:
     return entry.address
 
 
-def settings_text(folder: Path, choices: Choices) -> str:
+def settings_text(folder: Path, choices: ShardFolderChoices) -> str:
     """Returns the text of a new shard's settings file, in TOML. Raises `ConfigurationError` if an address or account is
     invalid."""
     from chain.client.node import verify_url
