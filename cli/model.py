@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from bytewise.inference.manifest import Architecture, Equalisation, Manifest
     from bytewise.inference.pinned.checkpoint import PinnedManifest
 
-# The verbs `pin`, `fingerprint` and `environment` make artifacts of profile `pinned-1`, and environments of both profiles.
+# The verb `pin` makes artifacts of profile `pinned-1`. `fingerprint` and `environment` make environments of `pinned-1` and
+# `exact-1`.
 
 
 def pin(
@@ -56,7 +57,7 @@ def fingerprint(
     Register the environment with this output.
 
     The output contains library variables such as CUBLAS_WORKSPACE_CONFIG or MKL_CBWR with their present values: start the
-    operator and every verifier with the same values. Exit code 5 if this machine cannot be distinguished from others.
+    operator and every verifier with the same values. The exit code is 5 if this machine cannot be distinguished from others.
     """
     from bytewise.inference.pinned.checkpoint import read_manifest
     from bytewise.inference.pinned.fingerprint import fingerprint as this_machine
@@ -164,7 +165,8 @@ class Bits(enum.StrEnum):
 
 
 class Equalise(enum.StrEnum):
-    """Choice whether `convert` scales outlier channels: `auto` scales where the error shrinks, `off` never scales."""
+    """The user's choice whether `convert` scales outlier channels: `auto` scales a channel if that makes the error smaller, `off`
+    scales none."""
 
     AUTO = "auto"
     OFF = "off"

@@ -65,7 +65,8 @@ def print_state(state: Mapping[str, Any], console: Console, names: Mapping[str, 
 
 
 def receipt_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
-    """Returns a receipt's id and its fields as text for people. `row` is a receipt that appears on the chain."""
+    """Returns a receipt's id and its fields as text for people. `row` is a receipt that an audit or a dispute names
+    on the chain."""
     audits = ", ".join(f"{count} {name}" for name, count in row["audits"].items())
     return row["receipt"], {
         "verdict": row["verdict"] or "none (accepted by default)", "audits:": audits, "assurance": row["assurance"],

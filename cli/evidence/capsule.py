@@ -86,7 +86,7 @@ def make(
     """Write what a receipt and its verdict rest on to one file that needs neither chain nor DA.
 
     The chain node must have the state of the proven block; every node has it for about the newest hundred blocks. A disputed
-    receipt is read from DA only if another contract opened the dispute. Everybody who gets the file can read an opening in it.
+    receipt is read from DA only if a contract, for example a bond pool, opened the dispute. An opening in the file is not secret.
 
     Exit codes: 0 written, 4 no such receipt or dispute, 5 a service is down, or the dispute is not over in that block, 64 wrong
     input, or the file exists.
@@ -203,8 +203,9 @@ def verify(
 ) -> None:  # fmt: skip
     """Verify a capsule offline: neither chain nor DA is asked.
 
-    Say which network you mean by --network or --deployment, and which block you trust by --block-hash or --witness. If you leave
-    one out, the result is UNVERIFIABLE, and the command prints what must be true for the capsule to hold.
+    Say which network you mean by --network or --deployment, and which block you trust by --block-hash, --witness or
+    --beacon-checkpoint. If you name no network or no block, the result is UNVERIFIABLE, and the command prints the conditions
+    under which the capsule holds.
 
     Exit codes: 0 valid, 2 invalid, 3 unverifiable because of open conditions, 64 wrong input, or no capsule.
 
@@ -384,7 +385,7 @@ def trust_of(
     journals: list[str] | None = None,
     journal_witnesses: list[str] | None = None,
 ) -> "Trust":
-    """Returns what the reader of a capsule trusts: deployments, a block hash, witnesses and journals.
+    """Returns the facts that the reader of a capsule trusts: deployments, a block hash, witnesses and journals.
 
     The arguments are the values of a verb's options, and None for an option that the user left out. `threshold` is the number of
     witnesses that must have signed.

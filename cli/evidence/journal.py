@@ -158,7 +158,7 @@ def witness(
         public = witness_key(name, secret)
     except MalformedValue as error:
         raise ConfigurationError("--name", str(error)) from None
-    # Without the lock, two runs at the same time would both find no stored checkpoint, and could sign two different histories.
+    # Without the lock, two runs at the same time could both find no stored checkpoint, and sign two different histories.
     with hold_key(key):
         _verified(data, None, [read_kept(place)] if place.exists() else [])
         try:

@@ -50,8 +50,8 @@ def verify(
 
     Every member of a saved answer is compared with the signed records. With --artifact DIR, the text is compared with the decoded
     tokens of the receipt, and the answer is computed again. The result is VERIFIED or the first divergence. Without opening or
-    artifact, all public records are checked, and the chain's verdict or the drawn audits are reported. If there is neither, the
-    result is INCONCLUSIVE: no right to open. A file whose text was not compared is INCONCLUSIVE, too.
+    artifact, all public records are checked, and the chain's verdict or the drawn audits are reported. If the chain has neither,
+    the result is INCONCLUSIVE: no right to open. A file whose text was not compared is INCONCLUSIVE, too.
 
     A capsule is verified as by `bytewise capsule verify`: neither chain nor DA is asked.
 

@@ -90,7 +90,8 @@ def checked(function: "Callable[['NodeView'], Check]", view: "NodeView") -> "Che
         except BytewiseError as error:
             results.append(Check(name, False, str(error), "an answer", "Repair what the value names, then run this again."))
 
-    # A daemon thread, because no timeout of a library limits the whole check. The process can end while it still runs.
+    # The check runs in a daemon thread, because no library's timeout limits a whole check. The process can end while such a
+    # thread still runs.
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(CHECK_S)

@@ -112,7 +112,7 @@ class NodeChoices(NamedTuple):
 
 
 class ShardChoices(NamedTuple):
-    """The choices that only a new key shard needs."""
+    """The choices for a new key shard, from the options of `bytewise init --role shard`."""
 
     url: str
     channel: str
@@ -157,8 +157,8 @@ def make_shard_folder(folder: Path, network_file: Path, rpc: list[str], shard: S
 def make_monitor_folder(
     folder: Path, network_file: Path, rpc: list[str], database_url_file: Path | None, metrics_port: int
 ) -> str:
-    """Creates the folder of a new monitor. A monitor has no account, so the function returns the words `without an account` for
-    the command's message. The monitor makes its index at its first start."""
+    """Creates the folder of a new monitor. A monitor has no account, so the function returns the text `without an account`,
+    which the command prints. The monitor makes its index when it starts for the first time."""
     read_network(network_file)
     index = {"url": f"sqlite:///{INDEX}"} if database_url_file is None else {"url_file": database_url_file.absolute()}
     values = {
@@ -316,7 +316,7 @@ def _check_settings(file: Path, role: NodeRole) -> str:
     return load_settings(NodeSettings, file).db.location
 
 
-# --- the text of a settings file: each setting with its meaning, and with its value, or its default as a comment ---
+# --- text of a settings file: each setting has its meaning as a comment, and its value, or its default as a comment ---
 
 
 def _settings_text(cls: type, values: Mapping[str, Any], omit: frozenset[str] = frozenset()) -> str:

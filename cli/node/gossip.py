@@ -22,6 +22,7 @@ MODULES = Path(__file__).resolve().parents[2]
 """The folder that contains the package `gossip`. The Python of the gossip environment searches it last, so that packages of that
 environment come first."""
 START = "import runpy, sys; sys.path.append(sys.argv.pop(1)); runpy.run_module('gossip', run_name='__main__', alter_sys=True)"
+"""Program of the gossip environment's Python. It adds its first argument, a folder, to the search path, and starts `gossip`."""
 START_S = 60.0
 """Longest time to wait until the gossip process prints its identity, in seconds."""
 _ADDRESS = re.compile(r"/(?:ip4|ip6|dns4|dns6)/[\w.:-]+/tcp/([0-9]{1,5})")

@@ -35,9 +35,9 @@ def backup(config: ShardOption, key: KeyOption, out: Annotated[Path, typer.Argum
 
     The shard may be running.
 
-    Make the key once, `openssl rand -hex 32 > backup.key; chmod 600 backup.key`, and keep it away from the backup. The backup has
-    neither the shard's database nor bytewise.toml, the epoch document and the policy: keep copies of these files. Replicate the
-    database with its own tools, because a restore needs the release log in it. Make a backup after every ceremony.
+    Make the key of the backup once, by `openssl rand -hex 32 > backup.key; chmod 600 backup.key`, and keep it away from the
+    backup. The backup lacks the shard's database, bytewise.toml, the epoch document and the policy: keep copies of these files.
+    Replicate the database with its own tools, because a restore needs the release log in it. Make a backup after every ceremony.
 
     Exit codes: 0 written, 6 the database lacks records that the shard signed, 64 wrong input.
     """

@@ -28,7 +28,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 STEADY_S = 300.0
 """Seconds after which a process counts as stable. The pause before its next restart is then the shortest one again."""
 UNUSABLE = frozenset({errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR})
-"""Errors of the operating system that say that the program cannot be started. The others may pass."""
+"""Errors of the operating system after which every new start of the program would fail. Other errors may end by themselves."""
 FINAL = frozenset({Exit.USAGE, Exit.REFUSED, Exit.INTERRUPTED})
 """Exit codes after which a process is not started again, because it would end in the same way."""
 

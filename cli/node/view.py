@@ -121,8 +121,8 @@ class NodeView:
 
     @functools.cached_property
     def _named_account(self) -> Address | None:
-        """The account that the keystore names. None if no person has to type its password, so that the key itself can be
-        opened."""
+        """The account that the keystore names, if a person would have to type the keystore's password. None in all other cases,
+        because the key itself can then be opened."""
         settings = self.signer_settings
         if settings is None or settings.key_file is None or not needs_password(settings.key_file, settings.password_file):
             return None

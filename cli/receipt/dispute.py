@@ -137,8 +137,9 @@ class _OpeningTerms(NamedTuple):
     window_end: int
     bond_wei: int
     budget_left_wei: int
-    """Wei of `watch.budget_wei` that this account's disputes on the chain leave. The running node also subtracts disputes whose
-    transactions are not on the chain yet."""
+    """Wei of `watch.budget_wei` that remain after the bonds of disputes that this account opened in the last
+    `watch.budget_blocks` blocks and has not won. The running node also subtracts disputes whose transactions are not on the
+    chain yet."""
 
 
 def _opening_terms(settings: "NodeSettings", receipt: Digest) -> _OpeningTerms:
@@ -230,9 +231,10 @@ def appeal(
 ) -> None:
     """Appeal a verdict against your operator, once.
 
-    A larger committee then decides. If the verdict stays the same, you lose your bond, also if it names another answer or the
-    larger committees decide nothing. So check your answer first with `bytewise verify RECEIPT --opening FILE --artifact DIR`. The
-    command stores an order, and the running operator sends the appeal at its next tick.
+    A larger committee then decides. You lose your bond if the verdict stays the same, even if it names another answer, and if
+    the larger committees decide nothing. So check your answer first with
+    `bytewise verify RECEIPT --opening FILE --artifact DIR`. The command stores an order, and the running operator sends the
+    appeal at its next tick.
 
     Exit codes: 0 ordered or possible, 5 the node does not answer, 64 wrong input, or refused by the contract (wrong phase, too
     late, appealed before, last level).
@@ -289,8 +291,8 @@ def _order_appeal(database_url: str, case: "Dispute") -> None:
 
     database = open_database(database_url)
     check_revision(database)
-    # The chain accepts an appeal now. So an order that ended earlier, because a reorganisation moved its deadline, is opened
-    # again.
+    # A reorganisation can move the deadline of an earlier order, so that the order ended. The chain accepts an appeal now, so the
+    # order is opened again.
     Duties(database, SystemClock()).order(APPEAL, case.id, case.appeal_end)
 
 
