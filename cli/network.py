@@ -77,6 +77,7 @@ _MONEY = {
     "bond": "bond_wei", "advanced": "advanced_wei", "slashed": "slashed_wei", "to challenger": "to_challenger_wei",
     "to committee": "to_verifiers_wei", "to operator": "to_operator_wei", "burned": "burned_wei",
 }  # fmt: skip
+"""Names of a dispute's amounts for people, and their names in the row of the dispute."""
 
 
 def dispute_entry(row: Mapping[str, Any], names: Mapping[str, str]) -> tuple[str, Fields]:

@@ -47,9 +47,12 @@ NodeConfigOption = Annotated[Path, typer.Option("--config", help="Settings file 
 SETTINGS = "bytewise.toml"
 """Name of the settings file in a node's folder."""
 NETWORK_FILE = Path("network.json")
+"""Default of `--network`: the address book in the current folder."""
 RPC_URL = "http://127.0.0.1:8545"
 RPC_URLS = [RPC_URL]
+"""Default of `--rpc`: a chain node on this machine."""
 DA_URLS = ["http://127.0.0.1:3100"]
+"""Default of `--da`: an EigenDA proxy on this machine."""
 
 
 class CallOptions(NamedTuple):

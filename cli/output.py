@@ -40,6 +40,7 @@ LIMIT = 50
 """Default of `--limit`: the most entries that a list prints."""
 
 _PREFIX = re.compile("0x[0-9a-fA-F]{1,64}|[0-9]{1,78}")
+"""An id or its first digits, as a user types it: 0x-hex of at most 32 bytes, or a decimal number."""
 
 Fields = Mapping[str, object]
 Row = dict[str, Any]
@@ -107,6 +108,7 @@ def print_checks(checks: Iterable[tuple[str, str, str]], console: Console) -> No
 
 
 _ID = re.compile(r"\W?0x[0-9a-f]{40,64}\W?", re.ASCII)
+"""A word of a line that is an address or a digest, with at most one other character on each side."""
 
 
 def _indented_lines(text: str, width: int) -> Iterator[str]:
@@ -231,6 +233,7 @@ def moment(seconds: int, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
 
 
 ETHER = 10**18
+"""Wei of one ether."""
 
 
 def ether(wei: str | int) -> str:

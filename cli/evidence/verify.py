@@ -80,6 +80,7 @@ def verify(
 
 
 CAPSULE_SUFFIX = ".capsule.json"
+"""End of the name of a capsule's file. `bytewise verify` reads a file with another name as a saved answer."""
 
 
 def _verify_capsule(file: Path, network: Path, more: Path | None, output: OutputFormat) -> NoReturn:
@@ -131,6 +132,7 @@ def _asked(subject: str, opening: Path | None, artifact: Path | None) -> Asked:
 
 _IDENTIFIER = re.compile("0x[0-9a-fA-F]{64}")
 _BEGINNING = re.compile("0x[0-9a-fA-F]{1,64}")
+"""The whole id of a receipt, and an id or its first digits."""
 
 
 def _verify_opened(receipt: str, saved: "SavedAnswer | None") -> None:

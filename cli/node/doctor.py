@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cli.node.view import NodeView
 
 NOT_ASKED = "not asked, because"
+"""Beginning of the value of a check that was not run."""
 CHECK_S = 60.0
 """Longest time of one check, in seconds. It is enough to hash a large model."""
 

@@ -43,6 +43,8 @@ from serving.settings import OperatorSettings
 from verifier.settings import NodeSettings
 
 _WIDTH = 110
+"""Most characters in a line of a settings file's comments."""
+# Names of files and folders in a node's folder.
 NETWORK, KEYSTORE, JOURNAL, DATABASE, SOCKET = "network.json", "account.json", "journal.key", "node.db", "enclave.sock"
 CHECKPOINTS, INDEX, RELEASE_LOGS = "checkpoints", "index.db", "release-logs"
 GATEWAY, CERTIFICATE, TLS_KEY = "gateway.key", "tls.pem", "tls.key"
@@ -96,29 +98,45 @@ class NodeChoices(NamedTuple):
 
     role: NodeRole
     network_file: Path
+    """File of the address book."""
     rpc: list[str]
+    """URLs of chain nodes."""
     da: list[str]
+    """URLs of EigenDA proxies."""
     account: LocalKey | RemoteKey
     database_url_file: Path | None
     """File with the URL of a PostgreSQL database. None makes a SQLite database in the node's folder."""
     artifact: Path | None
+    """Folder of the model's artifact. None for a watchtower."""
     environment_file: Path | None
+    """File of the registered environment, for an operator, and for an enclave whose artifact has profile pinned-1."""
     model_name: str
+    """Name under which an operator serves the model. Empty for other roles."""
     evidence: str
+    """How the enclave of a verifier or member is attested: `tdx`, `snp` or `simulated`."""
     platform_file: Path | None
+    """Key file of a simulated platform, for simulated evidence."""
     host: str
+    """Address at which an operator listens."""
     port: int
+    """Port at which an operator listens."""
     metrics_port: int
+    """Port of `/metrics` and `/readyz`."""
 
 
 class ShardChoices(NamedTuple):
     """The choices for a new key shard, from the options of `bytewise init --role shard`."""
 
     url: str
+    """HTTPS address at which other programs will reach the shard."""
     channel: str
+    """`host:port` at which enclaves will reach the shard's attested channels."""
     coordinator: str
+    """Account of the coordinator of key ceremonies."""
     governors: list[str]
+    """Accounts that approve appraisal policies. More than half of them must approve a policy."""
     simulated: bool
+    """True for a shard of a test network, which accepts simulated evidence."""
 
 
 def make_node_folder(folder: Path, choices: NodeChoices) -> str:

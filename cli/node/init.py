@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from cli.node.folder import ChosenPassword, LocalKey, RemoteKey
 
 PASSWORD = "account.password"
+"""Name of the file with a new keystore's password in a node's folder."""
 _SETTINGS_OF_A_SHARD = frozenset({"--database-url-file", "--metrics-port", "--evidence", "--platform-file", "--host", "--port"})
+"""Options that `init` refuses for a shard, but whose settings the shard's settings file has."""
 _SHARD, _OPERATOR, _JUDGES = frozenset({NodeRole.SHARD}), frozenset({NodeRole.OPERATOR}), frozenset(JUDGES)
 _NODES, _WITH_ACCOUNT = frozenset(NodeRole) - _SHARD, frozenset(NodeRole) - _SHARD - {NodeRole.MONITOR}
 _USERS = {
@@ -31,6 +33,7 @@ _USERS = {
 }  # fmt: skip
 """Roles that use an option, for each option that not every role uses."""
 _EVIDENCE, _HOST, _PORT, _METRICS_PORT = "tdx", "127.0.0.1", 8443, 9464
+"""Defaults of the options of these names."""
 
 FolderArgument = Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="A new folder; by default bytewise-ROLE.")]
 DaOption = Annotated[list[str], typer.Option("--da", help="URL of an EigenDA proxy; repeat it.")]
@@ -81,13 +84,19 @@ class KeyOptions(NamedTuple):
     key: Path | None
     """Key file of an existing account. None makes a new account."""
     password_file: Path | None
+    """File with the keystore's password."""
     prompt: bool
+    """True if the command asks a person for the keystore's password."""
     signer_url: str
     """URL of a remote signer. Empty if the key is in the node's folder."""
     account: str
+    """Account whose key the remote signer has, 0x-hex."""
     signer_ca: Path | None
+    """Certificate of the remote signer, or of its authority."""
     signer_cert: Path | None
+    """Client certificate for the remote signer."""
     signer_key: Path | None
+    """Private key of the client certificate."""
 
 
 def init(

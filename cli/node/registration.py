@@ -26,6 +26,7 @@ from cli.output import ether, moment
 STEP_S = 120.0
 """Longest time to wait until a transaction is in a block, and for the next block, in seconds. It is ten blocks of main net."""
 POLL_S = 0.5
+"""Pause between two looks at the newest block, in seconds."""
 _MOST_RECEIPTS = 10_000
 """Most signed receipts that are read to find out which of them can still be anchored."""
 
@@ -67,8 +68,8 @@ def _renewal(view: NodeView, stake_wei: int, program: Digest | None) -> list[Ste
     """Returns the steps that quit the pool and join it again with a new measurement, or no steps if `program` is None or
     registered.
 
-    The contract would refuse a wrong `join` only after the account has quit, so all its conditions are checked here first. It
-    lets the last holder of a machine join with that machine at once.
+    The contract would refuse a wrong `join` only after the account has quit, so all conditions of `join` are checked here
+    first. The contract lets the last holder of a machine join with that machine at once.
     """
     registered = view.reader.membership(view.account, view.head)
     if program is None or program == registered.measurement:

@@ -27,6 +27,7 @@ _PROGRAMS = {
     NodeRole.MEMBER: ("node", "committee"),
     NodeRole.WATCHTOWER: ("node", "verifier"),
 }
+"""Name and Python package of each role's main process. `programs_of` adds shards and monitors."""
 
 
 def run(config: NodeConfigOption = Path(SETTINGS)) -> None:

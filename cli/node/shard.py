@@ -99,6 +99,7 @@ def _records(settings: "ShardSettings", book: "Network") -> "ReleaseRecords":
 
 
 DATABASE = "shard.sqlite"
+"""Name of the database in a new shard's folder."""
 AUDITS_PER_EPOCH = 1000
 """Default of `audits_per_epoch`: the light audits that a new shard serves in one key epoch. Each audit costs one proven
 partial."""

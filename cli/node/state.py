@@ -205,6 +205,7 @@ def monitor_state(view: NodeView) -> dict[str, Any]:
 
 
 _CHECKS_OF_MONITOR = (host_checks.database, host_checks.disk, chain_checks.head_age)
+"""The checks of `bytewise doctor` that may begin to fail while a monitor runs."""
 
 
 def _monitor_report(settings: MonitorSettings, problems: list[Check]) -> MonitorReport:

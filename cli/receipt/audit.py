@@ -1,7 +1,7 @@
 """`bytewise audit`: posted results of light audits, who is drawn for a receipt, and money for its auditors.
 
-The audit draw is public, and nobody can choose the auditors of a receipt (design section 10). `bytewise audit request` therefore
-only pays the auditors that the draw has chosen.
+The audit draw is public, and nobody can choose the auditors of a receipt. `bytewise audit request` therefore only pays the
+auditors that the draw has chosen.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple

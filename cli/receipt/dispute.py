@@ -134,7 +134,9 @@ def open_(
 
 class _OpeningTerms(NamedTuple):
     text: str
+    """The terms as text for people."""
     window_end: int
+    """End of the receipt's challenge window, in seconds of the protocol clock."""
     bond_wei: int
     budget_left_wei: int
     """Wei of `watch.budget_wei` that remain after the bonds of disputes that this account opened in the last

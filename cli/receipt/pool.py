@@ -254,6 +254,7 @@ _NEXT = {
     "challenged by another": "every contributor takes its money back: bytewise pool leave",
     "challenged": "contributors claim what came back, after the end and the ledger's delay: bytewise pool claim",
 }
+"""The next step of a pool, by its state."""
 
 
 def _entry(record: dict[str, Any]) -> tuple[str, Fields]:
