@@ -126,5 +126,5 @@ def run_monitor(config: ConfigOption) -> None:
 
 
 def _become(module: str, config: Path, *command: str) -> None:
-    # -P: Python imports the installed module, not one in the current folder.
+    # With -P, Python imports the installed module and not one in the current folder.
     os.execv(sys.executable, [sys.executable, "-P", "-m", module, *command, "--config", str(config)])

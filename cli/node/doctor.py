@@ -63,7 +63,7 @@ def run_checks(view: "NodeView", webhook: str | None = None) -> "Iterator[Check]
     from cli.node.checks import chain as chain_checks
     from cli.node.checks import host as host_checks
 
-    _ = view.settings, view.enclave  # every wrong setting is reported, and the command ends
+    _ = view.settings, view.enclave  # raises an error with every wrong setting, which ends the command
     if webhook is not None:
         yield host_checks.webhook_check(webhook)
     yield from (checked(each, view) for each in host_checks.local_checks(view))

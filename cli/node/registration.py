@@ -178,7 +178,7 @@ def quotes(view: NodeView, steps: list[Step]) -> Iterator[dict[str, Any]]:
         try:
             gas: int | None = view.chain.estimate(request)
         except (BytewiseError, ValueError):
-            gas = None  # the step depends on an earlier one
+            gas = None  # the contract accepts the step only after an earlier one
         yield {
             "purpose": step.purpose, "call": str(step.call), "target": request["to"], "value_wei": step.call.value_wei,
             "calldata": request["data"], "gas": gas,
@@ -195,7 +195,7 @@ def cost_wei(view: NodeView, steps: list[Step]) -> int:
 def send(view: NodeView, steps: list[Step], told: Callable[[Step, str], None]) -> None:
     """Sends the steps in order, under the account's nonce lease. `told` is called after each step. Raises `LeaseTaken` if the
     node runs, and `ConfigurationError` if transactions of the node are not in a block yet or a contract refuses a step."""
-    # A password is asked for here, before anything is sent.
+    # The property asks a person for the keystore's password if it is needed, so this happens before anything is sent.
     signer = view.signer
     lease = NonceLease(view.database, SystemClock(), view.network.chain_id, signer.address)
     with hold_lease(lease, threading.Event(), wait=False):

@@ -46,7 +46,7 @@ CLOCK_ERROR_S = 1.0
 EDAC = Path("/sys/devices/system/edac/mc")
 """Folder in which Linux counts errors of memory with ECC."""
 CALL_S = 5.0
-"""Longest time of one call to a service of this machine or network, in seconds."""
+"""Longest time of one call to a service, in seconds."""
 _SIGNS = "a signature of its own account"
 
 
