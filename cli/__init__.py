@@ -1,2 +1,4 @@
-"""The `bytewise` command. Commands have the form `bytewise NOUN VERB`. `cli.tree` lists them, and each noun has a module or
-folder."""
+"""The `bytewise` command. Its commands have the form `bytewise NOUN VERB`.
+
+`cli.tree` lists all commands, and names for each the function that runs it.
+"""

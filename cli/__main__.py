@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         return Exit.INTERRUPTED
     except BytewiseError as error:
         return _print_error(errors, error)
-    except Exception as error:  # noqa: BLE001  (a defect: the traceback is for its developer)
+    except Exception as error:  # noqa: BLE001  (a defect of this program: a developer needs the traceback)
         if isinstance(error, OSError) and error.strerror:
             return _print_error(errors, _known_error(error))
         traceback.print_exc()
@@ -67,7 +67,7 @@ def _print_error(errors: Console, error: BytewiseError) -> Exit:
 
 
 def _known_error(error: OSError) -> BytewiseError:
-    """Returns an error of the catalogue for one of the operating system, for example a full disk."""
+    """Turns an error of the operating system, for example a full disk, into an error of the catalogue."""
     if isinstance(error, ConnectionError | TimeoutError):
         return TryAgain("a service", error.strerror)
     return ConfigurationError(str(error.filename or "disk or file"), error.strerror)

@@ -65,9 +65,10 @@ def run_shard(config: ConfigOption) -> None:
 def erase_shares(config: ConfigOption) -> None:
     """Erase the shares of the epoch that nothing needs any more.
 
-    The command keeps the share in force. It erases that one too if no dispute can need the epoch's key any more, or if the key
-    was dealt to other shards. A running shard may still have old shares in memory: stop the shard first if its epoch is retired,
-    or if it has not taken its new share. The command writes a signed statement, which `bytewise key verify-erasure` counts.
+    The command keeps the share in force, unless no dispute can need the epoch's key any more, or the key was dealt to other
+    shards: then it erases that share too. A running shard may still have old shares in memory. So stop the shard first if its
+    epoch is retired, or if the shard has not taken its new share. The command writes a signed statement, which
+    `bytewise key verify-erasure` counts.
 
     Example: bytewise shard erase --config shard1/bytewise.toml
     """
@@ -78,7 +79,7 @@ def wrap_storage_key(config: ConfigOption) -> None:
     """Keep the storage key wrapped by the command that the settings name.
 
     The settings `wrap_command` and `unwrap_command` name the commands. Afterwards no share in the folder opens without
-    `unwrap_command`. The command also seals an open `signing.key` of an older build, which needs no `wrap_command`.
+    `unwrap_command`. An older build left the file `signing.key` unsealed: this command seals it, also without `wrap_command`.
 
     Exit codes: 0 wrapped or sealed, 5 a command of the settings fails, 64 wrong input, or there is nothing to wrap.
 
@@ -125,5 +126,5 @@ def run_monitor(config: ConfigOption) -> None:
 
 
 def _become(module: str, config: Path, *command: str) -> None:
-    # -P: Python imports the installed module, not one in the current folder.
+    # With -P, Python imports the installed module and not one in the current folder.
     os.execv(sys.executable, [sys.executable, "-P", "-m", module, *command, "--config", str(config)])

@@ -11,8 +11,8 @@ import typer
 
 from bytewise.protocol import encoding
 from bytewise.protocol.errors.actors import ConfigurationError, OlderBackup, StoreCorrupt
-from cli.new_folder import SETTINGS, new_folder
-from cli.options import NodeConfigOption
+from cli.node.new_folder import new_folder
+from cli.options import SETTINGS, NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, moment
 
 if TYPE_CHECKING:

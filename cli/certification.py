@@ -14,7 +14,7 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
 from bytewise.service.exit_codes import Exit
 from bytewise.service.files import create_file
 from bytewise.service.settings import load_settings
-from cli.node.password import asked_password
+from cli.options import asked_password
 from cli.output import bar_of, progress_bars
 
 if TYPE_CHECKING:
@@ -140,7 +140,8 @@ def _proposed(member: Member, name: Digest) -> "RegistryItem":
 
 
 def _advice(member: Member, error: Fault) -> str:
-    """Returns what a member can do about the contract's refusal, if that is not plain from the refusal itself."""
+    """Returns advice about the contract's refusal as the end of a sentence. Returns an empty text if the refusal needs no
+    advice."""
     from chain.client.artifacts import Reason
 
     reason = error.values[2] if isinstance(error, ChainReverted) and len(error.values) > 2 else None
@@ -171,8 +172,9 @@ def _published(file: Path, proposed: "RegistryItem") -> "Vectors":
 
 
 def _place(member: Member, name: Digest, proposed: "RegistryItem", file: Path | None) -> "Environment | None":
-    """Returns the environment in which the vectors are computed. If the item is an environment, it is read from the chain. If the
-    item is a model, it is read from the file, and None without one."""
+    """Returns the environment in which the vectors are computed. If the item is an environment, the function reads that
+    environment from the chain. If the item is a model, the function reads the environment from `file`, and returns None if no
+    file is given."""
     from chain.reads.reader import RegistryDocuments
 
     if proposed.pool == ZERO_DIGEST:
@@ -221,7 +223,8 @@ def _order(member: Member, name: Digest, proposed: "RegistryItem") -> None:
 
     database = open_database(member.settings.db.location)
     check_revision(database)
-    # An order, not an entry of the outbox: only the member's process plans what its account sends.
+    # The command stores an order and no entry of the outbox, because only the member's process decides which transactions its
+    # account sends.
     subject = certification_subject(name, proposed.vectors, proposed.certify_until)
     Duties(database, SystemClock()).order(CERTIFY, subject, proposed.certify_until)
 

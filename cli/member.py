@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 ConfigOption = Annotated[Path, typer.Option("--config", help="Settings file of the member (`bytewise member run`).")]
 
 VOTING = (*JUDGES, NodeRole.WATCHTOWER)
+"""Roles for which `export-votes` and `import-votes` work."""
 SENDING = (*VOTING, NodeRole.OPERATOR)
-"""Roles that send transactions, and so have a nonce lease."""
+"""Roles that send transactions. Nodes of these roles have a nonce lease."""
 
 DisputeOption = Annotated[str | None, typer.Option("--dispute", help="Only members of its committee; id, or its first digits.")]
 

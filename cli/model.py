@@ -17,7 +17,13 @@ from bytewise.service.exit_codes import Exit
 from bytewise.service.files import create_file
 from cli.output import LIMIT, Fields, LimitOption, OutputFormat, OutputOption, emit, limited, plain, print_entries, progress_of
 
-# The verbs `pin`, `fingerprint` and `environment` make artifacts of profile `pinned-1`, and environments of both profiles.
+if TYPE_CHECKING:
+    # Only the verbs that need torch import it, because its import takes seconds.
+    from bytewise.inference.manifest import Architecture, Equalisation, Manifest
+    from bytewise.inference.pinned.checkpoint import PinnedManifest
+
+# The verb `pin` makes artifacts of profile `pinned-1`. `fingerprint` and `environment` make environments of `pinned-1` and
+# `exact-1`.
 
 
 def pin(
@@ -51,7 +57,7 @@ def fingerprint(
     Register the environment with this output.
 
     The output contains library variables such as CUBLAS_WORKSPACE_CONFIG or MKL_CBWR with their present values: start the
-    operator and every verifier with the same values. Exit code 5 if this machine cannot be distinguished from others.
+    operator and every verifier with the same values. The exit code is 5 if this machine cannot be distinguished from others.
     """
     from bytewise.inference.pinned.checkpoint import read_manifest
     from bytewise.inference.pinned.fingerprint import fingerprint as this_machine
@@ -105,12 +111,7 @@ def _container(text: str) -> Digest:
         raise ConfigurationError("--container", "must be 0x and 64 hex digits") from None
 
 
-# The lines that `bytewise model show` prints for a manifest.
-
-if TYPE_CHECKING:
-    # Only the verbs that need torch import it, because its import takes seconds.
-    from bytewise.inference.manifest import Architecture, Equalisation, Manifest
-    from bytewise.inference.pinned.checkpoint import PinnedManifest
+# Text of `bytewise model show`.
 
 
 def described(manifest: "Manifest | PinnedManifest") -> dict[str, str]:
@@ -164,7 +165,8 @@ class Bits(enum.StrEnum):
 
 
 class Equalise(enum.StrEnum):
-    """Choice whether `convert` scales outlier channels: `auto` scales where the error shrinks, `off` never scales."""
+    """The user's choice whether `convert` scales outlier channels: `auto` scales a channel if that makes the error smaller, `off`
+    scales none."""
 
     AUTO = "auto"
     OFF = "off"

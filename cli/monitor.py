@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from cli.new_folder import SETTINGS
-from cli.options import NodeConfigOption
+from cli.options import SETTINGS, NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, plain, print_entries
 
 if TYPE_CHECKING:

@@ -1,5 +1,7 @@
-"""`bytewise network`: shows the state of a network, which anybody can read with the address of a chain node and the address
-book."""
+"""`bytewise network`, and `list` and `show` of operators and verifiers: what anybody can read of a network.
+
+A reader needs the URL of a chain node and the address book.
+"""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,10 +12,25 @@ from rich.console import Console
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault, Unavailable
+from bytewise.protocol.units import hex0x
 from bytewise.service.settings import rpc_endpoints
-from cli.assurance import warn
-from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
-from cli.output import LIMIT, Fields, LimitOption, OutputFormat, OutputOption, Row, brief, emit, ether, limited, print_entries
+from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, AccountArgument, NetworkOption, RpcOption
+from cli.output import (
+    LIMIT,
+    Fields,
+    LimitOption,
+    OutputFormat,
+    OutputOption,
+    Row,
+    brief,
+    emit,
+    ether,
+    limited,
+    print_entries,
+    print_warning,
+    rows_of,
+    rows_with,
+)
 
 if TYPE_CHECKING:
     from chain.reads.reader import SnapshotReader
@@ -44,11 +61,12 @@ def print_state(state: Mapping[str, Any], console: Console, names: Mapping[str, 
     console.print(f"block {state['block']}: all money {word}; burned {ether(state['money']['total_burned'])}", style="bold")
     labels = {state["assurance"], *(each["assurance"] for each in (*state["batches"], *state["disputes"]))}
     for label in sorted(labels):
-        warn(console, label)
+        print_warning(console, label)
 
 
 def receipt_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
-    """Returns a receipt's id and its fields as text for people. `row` is a receipt that appears on the chain."""
+    """Returns a receipt's id and its fields as text for people. `row` is a receipt that an audit or a dispute names
+    on the chain."""
     audits = ", ".join(f"{count} {name}" for name, count in row["audits"].items())
     return row["receipt"], {
         "verdict": row["verdict"] or "none (accepted by default)", "audits:": audits, "assurance": row["assurance"],
@@ -59,6 +77,7 @@ _MONEY = {
     "bond": "bond_wei", "advanced": "advanced_wei", "slashed": "slashed_wei", "to challenger": "to_challenger_wei",
     "to committee": "to_verifiers_wei", "to operator": "to_operator_wei", "burned": "burned_wei",
 }  # fmt: skip
+"""Names of a dispute's amounts for people, and their names in the row of the dispute."""
 
 
 def dispute_entry(row: Mapping[str, Any], names: Mapping[str, str]) -> tuple[str, Fields]:
@@ -184,4 +203,118 @@ def _book_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
     return row["file"], {
         "chain": row["chain_id"], "from block": row["deploy_block"], "pools": row["pools"], "key epochs": epochs,
         "node": row["node"], **({"reason:": row["reason"]} if row["reason"] else {}),
+    }  # fmt: skip
+
+
+def list_operators(
+    network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, limit: LimitOption = LIMIT,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:  # fmt: skip
+    """List operators: address, stake, and how many receipts each anchored.
+
+    Exit codes: 0 listed, 5 the node does not answer, 64 wrong input.
+
+    Example: bytewise operator list --network network.json
+    """
+    rows = limited(read_rows(network, rpc, _operators), limit)
+    emit(output, rows, lambda: print_entries(map(_operator_entry, rows), "operators", Console()))
+
+
+def show_operator(
+    account: AccountArgument, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:  # fmt: skip
+    """Show one operator: address, stake, and how many receipts it anchored.
+
+    Exit codes: 0 shown, 4 there is no such operator, 5 the node does not answer, 64 wrong input.
+
+    Example: bytewise operator show 0x70997970
+    """
+    (row,) = rows_of("ACCOUNT", account, read_rows(network, rpc, _operators), "account")
+    emit(output, row, lambda: print_entries([_operator_entry(row)], "operators", Console()))
+
+
+def _operators(reader: "SnapshotReader") -> list[Row]:
+    from bytewise_client.network_state import holdings
+    from chain.reads.reader import RegistryDocuments
+
+    block = reader.head()
+    batches = reader.batches(reader.network.deploy_block, block)
+    return [
+        {
+            "account": account,
+            "url": url,
+            "batches": sum(each.operator == account for each in batches),
+            "receipts": sum(each.count for each in batches if each.operator == account),
+            **holdings(reader, account, block),
+        }
+        for account, url in RegistryDocuments(reader).operators(block).items()
+    ]
+
+
+def _operator_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
+    return row["account"], {
+        "url": row["url"], "receipts": row["receipts"], "batches": row["batches"], "stake": f"{brief(row['stake_wei'])} ETH",
+        "free": f"{brief(row['free_wei'])} ETH", "may withdraw": f"{brief(row['credit_wei'])} ETH",
+    }  # fmt: skip
+
+
+PoolOption = Annotated[str | None, typer.Option("--pool", help="Only verifiers of this pool, 0x-hex, or its first digits.")]
+
+
+def list_verifiers(
+    network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, pool: PoolOption = None, limit: LimitOption = LIMIT,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:  # fmt: skip
+    """List verifiers, also those that left: pool, units of stake that count now, and machine.
+
+    Exit codes: 0 listed, 5 the node does not answer, 64 wrong input.
+
+    Example: bytewise verifier list --output jsonl
+    """
+    rows = limited(rows_with("--pool", pool, read_rows(network, rpc, _verifiers), "pool"), limit)
+    emit(output, rows, lambda: print_entries(map(_verifier_entry, rows), "verifiers", Console()))
+
+
+def show_verifier(
+    account: AccountArgument, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:  # fmt: skip
+    """Show one verifier: pool, units of stake that count now, and machine.
+
+    Exit codes: 0 shown, 4 there is no such verifier, 5 the node does not answer, 64 wrong input.
+
+    Example: bytewise verifier show 0x3c44cddd
+    """
+    rows = rows_of("ACCOUNT", account, read_rows(network, rpc, _verifiers), "account")
+    row = next((each for each in rows if each["is_member"]), rows[-1])
+    emit(output, row, lambda: print_entries([_verifier_entry(row)], "verifiers", Console()))
+
+
+def _verifiers(reader: "SnapshotReader") -> list[Row]:
+    from bytewise_client.network_state import holdings
+
+    block = reader.head()
+    return [
+        {
+            "account": each.account,
+            "pool": hex0x(pool.digest),
+            "is_member": each.may_audit(pool.digest, block),
+            "place": each.place,
+            "units": each.units,
+            "platform_id": hex0x(each.verifier.platform_id),
+            "measurement": hex0x(each.verifier.measurement),
+            "joined_at": each.verifier.joined_at,
+            **holdings(reader, each.account, block),
+        }
+        for pool in reader.network.pools
+        for each in reader.verifiers(pool.digest, block)
+    ]
+
+
+def _verifier_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
+    return row["account"], {
+        "units": row["units"], "stake": f"{brief(row['stake_wei'])} ETH", "may withdraw": f"{brief(row['credit_wei'])} ETH",
+        "pool": row["pool"] if row["is_member"] else f"{row['pool']}, which it has left",
+        "machine": row["platform_id"], "program": row["measurement"],
     }  # fmt: skip

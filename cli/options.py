@@ -1,7 +1,12 @@
-"""Options and arguments that many verbs share. The module imports little because every help page loads it."""
+"""Options, arguments and passwords that many verbs take from the user.
+
+The module imports little, because every help page loads it.
+"""
 
 import functools
+import getpass
 import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, NamedTuple, get_type_hints
@@ -11,6 +16,7 @@ import typer
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Digest, digest, unhex
+from bytewise.service.secret import Secret
 from cli.output import OutputFormat, OutputOption
 
 NetworkOption = Annotated[Path, typer.Option("--network", help="Address book of the network (network.json).", show_default=True)]
@@ -38,10 +44,15 @@ DevnetOption = Annotated[int | None, typer.Option("--devnet-account", min=0, hel
 SendOption = Annotated[bool, typer.Option("--send", help="Sign with --key and send; without it nothing is sent.")]
 NodeConfigOption = Annotated[Path, typer.Option("--config", help="Settings file of the node (`bytewise init` writes it).")]
 
+SETTINGS = "bytewise.toml"
+"""Name of the settings file in a node's folder."""
 NETWORK_FILE = Path("network.json")
+"""Default of `--network`: the address book in the current folder."""
 RPC_URL = "http://127.0.0.1:8545"
 RPC_URLS = [RPC_URL]
+"""Default of `--rpc`: a chain node on this machine."""
 DA_URLS = ["http://127.0.0.1:3100"]
+"""Default of `--da`: an EigenDA proxy on this machine."""
 
 
 class CallOptions(NamedTuple):
@@ -92,3 +103,28 @@ def digest_argument(name: str, text: str) -> Digest:
         return digest(unhex(text.lower()))
     except MalformedValue:
         raise ConfigurationError(name, "must be 0x and 64 hex digits") from None
+
+
+def needs_password(key_file: Path | None, password_file: str | Path | None) -> bool:
+    """Tells whether a person must type a password: the key file is a keystore, and no file with its password is named. Raises
+    `ConfigurationError` if the key file cannot be read."""
+    if key_file is None or password_file:
+        return False
+    try:
+        return key_file.is_file() and key_file.read_bytes().lstrip().startswith(b"{")
+    except OSError as error:
+        raise ConfigurationError(str(key_file), f"{error.strerror}: run this as the user of the key file") from None
+
+
+def asked_password(
+    key_file: Path | None, password_file: str | Path | None, option: str = "signer.password_file"
+) -> Secret | None:
+    """Asks a person for the password of a keystore. Returns None if no password is needed. Raises `ConfigurationError` if there
+    is no terminal; it names `option`, the setting or option that names the password file."""
+    if key_file is None or not needs_password(key_file, password_file):
+        return None
+    if not sys.stdin.isatty():
+        raise ConfigurationError(
+            option, f"missing: {key_file.name} is a keystore, and there is no terminal to ask for its password"
+        )
+    return Secret(getpass.getpass(f"Password of {key_file}: ").encode())

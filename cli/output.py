@@ -1,4 +1,4 @@
-"""Output of commands: the options `--output` and `--limit`, text that is safe for a terminal, and progress bars."""
+"""Output of commands: the options `--output` and `--limit`, text that is safe for a terminal, warnings, and progress bars."""
 
 import enum
 import json
@@ -14,6 +14,7 @@ from rich.cells import chop_cells
 from rich.console import Console
 from rich.text import Text
 
+from bytewise.protocol.assurance import warning
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.exit_codes import Exit
 
@@ -39,6 +40,7 @@ LIMIT = 50
 """Default of `--limit`: the most entries that a list prints."""
 
 _PREFIX = re.compile("0x[0-9a-fA-F]{1,64}|[0-9]{1,78}")
+"""An id or its first digits, as a user types it: 0x-hex of at most 32 bytes, or a decimal number."""
 
 Fields = Mapping[str, object]
 Row = dict[str, Any]
@@ -106,6 +108,7 @@ def print_checks(checks: Iterable[tuple[str, str, str]], console: Console) -> No
 
 
 _ID = re.compile(r"\W?0x[0-9a-f]{40,64}\W?", re.ASCII)
+"""A word of a line that is an address or a digest, with at most one other character on each side."""
 
 
 def _indented_lines(text: str, width: int) -> Iterator[str]:
@@ -113,6 +116,19 @@ def _indented_lines(text: str, width: int) -> Iterator[str]:
     without the indent, and a hostile text could look like another line of the output."""
     for line in wrap(text, width, break_long_words=False, break_on_hyphens=False):
         yield from [line] if _ID.fullmatch(line) else chop_cells(line, width)
+
+
+def print_warnings(console: Console, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Prints one warning for each different assurance label in `rows` that means simulated evidence."""
+    for label in sorted({each["assurance"] for each in rows}):
+        print_warning(console, label)
+
+
+def print_warning(console: Console, assurance: str) -> None:
+    """Prints one warning if the assurance label means simulated evidence, and nothing if it means hardware."""
+    told = warning(assurance)
+    if told:
+        console.print(Text(told, style="bold yellow"), soft_wrap=True)
 
 
 def limited(entries: Sequence[T], limit: int) -> list[T]:
@@ -217,6 +233,7 @@ def moment(seconds: int, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
 
 
 ETHER = 10**18
+"""Wei of one ether."""
 
 
 def ether(wei: str | int) -> str:

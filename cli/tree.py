@@ -100,10 +100,10 @@ _SHARD = Noun(
     "A key shard, which holds one share of each key: make its folder, run it, keep its backup.\n\n"
     "Example: bytewise shard run --config shard1/bytewise.toml",
     {
-        "init": Verb("cli.shard:init", "Make the folder of a new key shard: keys, database and settings."),
+        "init": Verb("cli.node.shard:init", "Make the folder of a new key shard: keys, database and settings."),
         "run": Verb("cli.actors:run_shard", "Run a key shard until SIGTERM."),
-        "backup": Verb("cli.shard:backup", "Write keys, shares and the position of the release log to one sealed file."),
-        "restore": Verb("cli.shard:restore", "Put keys and shares back into the folder of a shard that lost them."),
+        "backup": Verb("cli.node.shard:backup", "Write keys, shares and the position of the release log to one sealed file."),
+        "restore": Verb("cli.node.shard:restore", "Put keys and shares back into the folder of a shard that lost them."),
         "erase": Verb("cli.actors:erase_shares", "Erase the shares of the epoch that nothing needs any more."),
         "wrap": Verb("cli.actors:wrap_storage_key", "Keep the storage key wrapped by the command that the settings name."),
     },
@@ -155,11 +155,14 @@ _AUDIT = Noun(
     "Example: bytewise audit show 0x71e0…",
     {
         "list": Verb(
-            "cli.audit:list_audits", "List audited receipts, the newest first: results that verifiers posted, and the verdict."
+            "cli.receipt.audit:list_audits",
+            "List audited receipts, the newest first: results that verifiers posted, and the verdict.",
         ),
-        "show": Verb("cli.audit:show", "Show who is drawn to audit a receipt, what each has posted, and what the bounties lack."),
+        "show": Verb(
+            "cli.receipt.audit:show", "Show who is drawn to audit a receipt, what each has posted, and what the bounties lack."
+        ),
         "request": Verb(
-            "cli.audit:request",
+            "cli.receipt.audit:request",
             "Pay for the audit of a receipt: feed the pool from which its drawn auditors get their bounties.",
         ),
     },
@@ -196,19 +199,22 @@ _POOL = Noun(
     "Bond pools: several accounts pay the bond of one challenge together, and share what comes back.\n\n"
     "Example: bytewise pool show 0x5fbd… --from 0x7099…",
     {
-        "create": Verb("cli.pool:create", "Deploy a pool that collects the bond of one challenge."),
-        "show": Verb("cli.pool:show", "Show a pool: receipt, bond, what is missing, its dispute, and your part of it (--from)."),
-        "join": Verb("cli.pool:join", "Pay a part of the pool's bond."),
-        "leave": Verb("cli.pool:leave", "Take your whole part back, as long as the pool has not challenged."),
+        "create": Verb("cli.receipt.pool:create", "Deploy a pool that collects the bond of one challenge."),
+        "show": Verb(
+            "cli.receipt.pool:show", "Show a pool: receipt, bond, what is missing, its dispute, and your part of it (--from)."
+        ),
+        "join": Verb("cli.receipt.pool:join", "Pay a part of the pool's bond."),
+        "leave": Verb("cli.receipt.pool:leave", "Take your whole part back, as long as the pool has not challenged."),
         "challenge": Verb(
-            "cli.pool:challenge", "Open the dispute with the pool's bond; what the bond still lacks is paid by you."
+            "cli.receipt.pool:challenge", "Open the dispute with the pool's bond; what the bond still lacks is paid by you."
         ),
         "reveal": Verb(
-            "cli.pool:reveal",
+            "cli.receipt.pool:reveal",
             "Show that the pool knew the answer that won: a conviction then pays it the challenger's share of the slash.",
         ),
         "claim": Verb(
-            "cli.pool:claim", "Take your share of what came back, once the dispute is over and the ledger's delay has passed."
+            "cli.receipt.pool:claim",
+            "Take your share of what came back, once the dispute is over and the ledger's delay has passed.",
         ),
     },
 )
@@ -231,8 +237,10 @@ TREE = Noun(
             "Receipts that operators signed and anchored on the chain.\n\n"
             "Example: bytewise receipt show 0x5f1c… --network network.json",
             {
-                "list": Verb("cli.receipt:list_receipts", "List receipts, the newest first: operator, batch, verdict."),
-                "show": Verb("cli.receipt:show", "Print a receipt: its signed record, its batch and the place of its envelope."),
+                "list": Verb("cli.receipt.search:list_receipts", "List receipts, the newest first: operator, batch, verdict."),
+                "show": Verb(
+                    "cli.receipt.search:show", "Print a receipt: its signed record, its batch and the place of its envelope."
+                ),
             },
         ),
         "capsule": Noun(
@@ -240,24 +248,27 @@ TREE = Noun(
             "Example: bytewise capsule verify 0x5f1c.capsule.json --network network.json",
             {
                 "make": Verb(
-                    "cli.capsule:make",
+                    "cli.evidence.capsule:make",
                     "Write what a receipt and its verdict rest on to one file that needs neither chain nor DA.",
                 ),
-                "verify": Verb("cli.capsule:verify", "Verify a capsule offline: neither chain nor DA is asked."),
+                "verify": Verb("cli.evidence.capsule:verify", "Verify a capsule offline: neither chain nor DA is asked."),
                 "show": Verb(
-                    "cli.capsule:show",
+                    "cli.evidence.capsule:show",
                     "Tell on one screen what a capsule shows, on what that rests, and what it does not show.",
                 ),
                 "print": Verb(
-                    "cli.capsule:print_", "Write a capsule's report as one HTML page for paper: no scripts, nothing fetched."
+                    "cli.evidence.capsule:print_",
+                    "Write a capsule's report as one HTML page for paper: no scripts, nothing fetched.",
                 ),
-                "page": Verb("cli.capsule:page", "Write the page that verifies capsules in a browser, without a network."),
+                "page": Verb(
+                    "cli.evidence.capsule:page", "Write the page that verifies capsules in a browser, without a network."
+                ),
                 "finality": Verb(
-                    "cli.capsule:finality",
+                    "cli.evidence.capsule:finality",
                     "Add signatures of sync committees: they show the block as finalized to whoever trusts one beacon block.",
                 ),
                 "witness": Verb(
-                    "cli.capsule:witness",
+                    "cli.evidence.capsule:witness",
                     "Sign that your own node has the capsule's block as finalized, and write the capsule with the signature.",
                 ),
             },
@@ -267,13 +278,15 @@ TREE = Noun(
             "Example: bytewise dispute appeal 0x71e0… --config operator.toml --dry-run",
             {
                 "list": Verb(
-                    "cli.dispute:list_disputes",
+                    "cli.receipt.dispute:list_disputes",
                     "List disputes, the newest first: operator, phase, verdict and payments.",
                 ),
-                "show": Verb("cli.dispute:show", "Show one dispute with the seats and votes of its committee."),
-                "open": Verb("cli.dispute:open_", "Dispute a receipt with the bond of your watchtower."),
-                "plan": Verb("cli.watch_plan:plan", "Plan a watchtower: bonds, balance and audits that a coverage needs."),
-                "appeal": Verb("cli.dispute:appeal", "Appeal a verdict against your operator, once."),
+                "show": Verb("cli.receipt.dispute:show", "Show one dispute with the seats and votes of its committee."),
+                "open": Verb("cli.receipt.dispute:open_", "Dispute a receipt with the bond of your watchtower."),
+                "plan": Verb(
+                    "cli.receipt.watch_plan:plan", "Plan a watchtower: bonds, balance and audits that a coverage needs."
+                ),
+                "appeal": Verb("cli.receipt.dispute:appeal", "Appeal a verdict against your operator, once."),
             },
         ),
         "pool": _POOL,
@@ -284,9 +297,11 @@ TREE = Noun(
             "Example: bytewise operator run --config operator.toml",
             {
                 "list": Verb(
-                    "cli.operator:list_operators", "List operators: address, stake, and how many receipts each anchored."
+                    "cli.network:list_operators", "List operators: address, stake, and how many receipts each anchored."
                 ),
-                "show": Verb("cli.operator:show", "Show one operator: address, stake, and how many receipts it anchored."),
+                "show": Verb(
+                    "cli.network:show_operator", "Show one operator: address, stake, and how many receipts it anchored."
+                ),
                 "register": Verb(
                     "cli.node.register:register_operator",
                     "Deposit stake and register as an operator, or announce another endpoint.",
@@ -300,10 +315,10 @@ TREE = Noun(
             "Example: bytewise verifier run --config watchtower.toml",
             {
                 "list": Verb(
-                    "cli.verifier:list_verifiers",
+                    "cli.network:list_verifiers",
                     "List verifiers, also those that left: pool, units of stake that count now, and machine.",
                 ),
-                "show": Verb("cli.verifier:show", "Show one verifier: pool, units of stake that count now, and machine."),
+                "show": Verb("cli.network:show_verifier", "Show one verifier: pool, units of stake that count now, and machine."),
                 "register": Verb(
                     "cli.node.register:register_verifier",
                     "Deposit stake, announce this machine, and join a pool as a verifier.",
@@ -339,15 +354,16 @@ TREE = Noun(
             "Example: bytewise journal verify --config bytewise-watchtower/bytewise.toml",
             {
                 "verify": Verb(
-                    "cli.journal:verify",
+                    "cli.evidence.journal:verify",
                     "Verify the journal of a node, or an export of one, which needs neither node nor database.",
                 ),
                 "checkpoint": Verb(
-                    "cli.journal:checkpoint", "Sign how many entries the journal has, and the root of their tree."
+                    "cli.evidence.journal:checkpoint", "Sign how many entries the journal has, and the root of their tree."
                 ),
-                "export": Verb("cli.journal:export", "Write entries to one file with proofs to a signed checkpoint."),
+                "export": Verb("cli.evidence.journal:export", "Write entries to one file with proofs to a signed checkpoint."),
                 "witness": Verb(
-                    "cli.journal:witness", "Sign that a journal continues every checkpoint of it that you have signed before."
+                    "cli.evidence.journal:witness",
+                    "Sign that a journal continues every checkpoint of it that you have signed before.",
                 ),
             },
         ),
@@ -355,7 +371,7 @@ TREE = Noun(
             "Evidence of the whole network.\n\nExample: bytewise evidence fork-pack --verify fork-pack.zip",
             {
                 "fork-pack": Verb(
-                    "cli.evidence:fork_pack",
+                    "cli.evidence.fork_pack:fork_pack",
                     "Write what people need who go on without this deployment to one file, or verify such a file.",
                 )
             },
@@ -421,7 +437,7 @@ TREE = Noun(
                 ),
             },
         ),
-        "verify": Verb("cli.verify:verify", "Check an answer or a receipt, by re-running it if you hold its opening."),
+        "verify": Verb("cli.evidence.verify:verify", "Check an answer or a receipt, by re-running it if you hold its opening."),
         "gate": Verb("cli.gate:gate", "Send identical requests to an endpoint; fail on the first differing byte."),
         "demo": Verb("cli.demo.command:demo", "Run a whole network on this machine and watch it catch four frauds."),
         "version": Verb("cli.version:version", "Print the versions of this program, its arithmetic profile and Python."),

@@ -11,7 +11,7 @@ def version(output: OutputOption = OutputFormat.TABLE) -> None:
 
     Example: bytewise version --output json
     """
-    # Imported here, because this module imports eth_abi, which takes as long to import as a whole help page takes to show.
+    # Imported here, because that module imports eth_abi, whose import takes as long as a whole help page.
     from bytewise.protocol.records.environment import PROFILE_EXACT_1
 
     found = {"bytewise": package_version(), "profile": PROFILE_EXACT_1, "python": sys.version.split()[0]}

@@ -71,18 +71,18 @@ NETWORK_CALLS = re.compile(
 """Calls that can wait for ever unless they are told how long."""
 
 BOOK_ASKED_ELSEWHERE = {
-    "cli/capsule.py trust_of": "names a deployment; a capsule is verified without a chain, and proves each code",
-    "cli/evidence.py _verify": "a pack is verified without a chain, and its capsules prove each code",
+    "cli/evidence/capsule.py trust_of": "names a deployment; a capsule is verified without a chain, and proves each code",
+    "cli/evidence/fork_pack.py _verify": "a pack is verified without a chain, and its capsules prove each code",
     "cli/demo/containers.py _check_chain": "asks only whether the chain of a finished setup is still there",
     "cli/backup.py _verify_network": "compares two books; a restore must work while no node does",
     "cli/node/folder.py make_node_folder": "copies it; the node's processes and `doctor` check it",
     "cli/node/folder.py make_shard_folder": "checks only that it is one",
     "cli/node/folder.py make_monitor_folder": "the same",
     "cli/node/view.py network": "`NodeView.reader` asks",
-    "cli/shard.py init": "only whether it is a book: the shard asks when it starts",
+    "cli/node/shard.py init": "only whether it is a book: the shard asks when it starts",
     "cli/key/log.py verify": "`log_audit.holders_of` asks, where a node is named",
     "cli/key/log.py show": "the same",
-    "cli/shard.py backup": "must work while no node does; the book only tells what the own log was signed for",
+    "cli/node/shard.py backup": "must work while no node does; the book only tells what the own log was signed for",
     "cli/key/ceremony.py _ceremony": "the plan has the contracts, and each shard compares them with those that it asked",
     "kms/__main__.py _erase": "`_reader` asks",
     "kms/__main__.py _serve": "the same",

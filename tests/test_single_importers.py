@@ -63,7 +63,7 @@ CONCEPTS = {
     "bytewise_client.verification": "what applications import",
     "chain.acts.state_check": "what the refusals of contracts mean",
     "chain.capsule.attachments": "what a capsule has beside the proofs of its verdict",
-    "cli.capsule_report": "the report on a capsule, without the commands",
+    "cli.evidence.capsule_report": "the report on a capsule, without the commands",
     "cli.demo.run": "the demo, without its options",
     "cli.drill.penalty": "the steps of a drill, without the command",
     "cli.key.log_table": "tables of release logs, without their audit",

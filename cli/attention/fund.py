@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 FolderOption = Annotated[Path, typer.Option("--folder", help="Folder of this range of tests; it is secret until the reveal.")]
 RateOption = Annotated[float, typer.Option("--rate", help="Chance that a receipt of the range is false, above 0 to 1.")]
 QUESTION = "Which harbour is the largest?"
+"""Question of the request that contains the commitment."""
 TOKENS = 8
+"""Most tokens of the answer to that request."""
 
 
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="Base address of the fund's own operator.")]

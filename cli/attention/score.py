@@ -38,8 +38,9 @@ def score(
     """Score who noticed the tests of revealed ranges: auditors, committee members and watchtowers.
 
     Each reveal is first checked against the chain: commitment before the range, key, rate, every test. A test counts only if its
-    answer is proven false, by a verdict or, with --artifact, by running the model here. An audit or vote that could not decide is
-    no miss and has its own column. Convictions of the fund's operator about receipts that are no tests are listed as real frauds.
+    answer is proven false, by a verdict or, with --artifact, by running the model here. An audit or vote that could not decide
+    does not count as a miss: the score counts it separately. Convictions of the fund's operator about receipts that are no tests
+    are listed as real frauds.
 
     Exit codes: 0 scored, 2 a reveal does not prove its tests, 5 the range is not over, or a service is down, 64 wrong input.
 

@@ -11,8 +11,7 @@ from bytewise.protocol.errors.actors import ConfigurationError, RpcRefused
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Address, hex0x
-from cli.node.password import asked_password
-from cli.options import CallOptions
+from cli.options import CallOptions, asked_password
 from cli.output import OutputFormat, printable
 
 if TYPE_CHECKING:

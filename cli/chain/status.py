@@ -8,9 +8,8 @@ from rich.console import Console
 
 from bytewise.protocol.units import ZERO_ADDRESS, hex0x
 from bytewise.service.exit_codes import Exit
-from cli.assurance import warn
 from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
-from cli.output import OutputFormat, OutputOption, emit, ether, plain, print_entries
+from cli.output import OutputFormat, OutputOption, emit, ether, plain, print_entries, print_warning
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -138,7 +137,7 @@ def show(state: Mapping[str, Any], console: Console) -> None:
     console.print(f"stake {ether(state['money']['total_stake'])}, all money {word}")
     for line in state["irregular"]:
         console.print(plain(line, "red"))
-    warn(console, state["assurance"])
+    print_warning(console, state["assurance"])
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Any) -> "Table":

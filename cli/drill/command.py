@@ -9,8 +9,7 @@ import typer
 from rich.console import Console
 
 from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
-from cli.new_folder import SETTINGS
-from cli.options import NodeConfigOption
+from cli.options import SETTINGS, NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, ether, plain, printable, progress_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Address, address, hex0x
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
-from cli.shard import ShardOption
+from cli.node.shard import ShardOption
 
 if TYPE_CHECKING:
     from bytewise.protocol.keys.ceremony_log import CeremonyLogCopy, Fork

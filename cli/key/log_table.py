@@ -13,9 +13,8 @@ from bytewise.protocol.keys.release_log import SignedRelease
 from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Address, Digest, hex0x
-from cli.assurance import warn
 from cli.key.log_audit import ShardLogAudit
-from cli.output import OutputFormat, emit, moment, plain
+from cli.output import OutputFormat, emit, moment, plain, print_warning
 from kms.release_log.opening_report import OpeningReport, ReportedRelease, SharesHistory
 
 _NO_TICKET = "the shards kept no ticket"
@@ -55,7 +54,7 @@ def _print_rows(record: EpochRecord, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         for line, style in _lines(row):
             console.print(plain(line, style), soft_wrap=True)
-    warn(console, record.assurance)
+    print_warning(console, record.assurance)
 
 
 def _lines(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -115,7 +114,7 @@ def _print_records(about: dict[str, Any]) -> None:
         console.print(plain(f"{moment(each['decided_at'])}  {_line(each)}"), soft_wrap=True)
     for each in about["shares"]:
         console.print(plain(_shares_line(each, about["holders_from"])), soft_wrap=True)
-    warn(console, about["assurance"])
+    print_warning(console, about["assurance"])
 
 
 def _record_entry(entry: ReportedRelease) -> dict[str, Any]:

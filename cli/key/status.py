@@ -11,9 +11,8 @@ from bytewise.protocol.errors.actors import ShardRefused
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Digest
 from bytewise.service.exit_codes import Exit
-from cli.assurance import warn
 from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
-from cli.output import Fields, OutputFormat, OutputOption, emit, plain, print_entries
+from cli.output import Fields, OutputFormat, OutputOption, emit, plain, print_entries, print_warning
 
 if TYPE_CHECKING:
     from bytewise.protocol.jobs import ShardRecord
@@ -76,7 +75,7 @@ def show(state: Mapping[str, Any], console: Console) -> None:
         signed = "their holders signed for them" if epoch["confirmed"] else "nobody signed for them"
         console.print(f"{title}; {signed}", style="bold", soft_wrap=True)
         print_entries(map(_entry, epoch["shards"]), "shards", console)
-        warn(console, epoch["assurance"])
+        print_warning(console, epoch["assurance"])
     for line in state["wrong"]:
         console.print(plain(line, "red"), soft_wrap=True)
 

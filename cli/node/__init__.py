@@ -1,1 +1,1 @@
-"""`bytewise init`, `run`, `doctor` and `status`: makes, runs, checks and shows a node of any role from its folder."""
+"""`bytewise init`, `run`, `doctor`, `status` and `shard`: makes, runs, checks and shows a node of any role from its folder."""

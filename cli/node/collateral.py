@@ -13,8 +13,7 @@ from rich.console import Console
 from bytewise.protocol.errors.actors import ConfigurationError, EvidenceRefused
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings, read_document
-from cli.new_folder import SETTINGS
-from cli.options import NodeConfigOption
+from cli.options import SETTINGS, NodeConfigOption
 from cli.output import plain
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from rich.console import Console
 
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.service.exit_codes import Exit
-from cli.new_folder import SETTINGS
-from cli.options import NodeConfigOption
+from cli.options import SETTINGS, NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, plain
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from cli.node.view import NodeView
 
 NOT_ASKED = "not asked, because"
+"""Beginning of the value of a check that was not run."""
 CHECK_S = 60.0
 """Longest time of one check, in seconds. It is enough to hash a large model."""
 
@@ -60,9 +60,10 @@ def run_checks(view: "NodeView", webhook: str | None = None) -> "Iterator[Check]
     are not run and count as failed. `webhook` is the URL of a receiver of alerts to check, or None.
     """
     from bytewise.service.readiness import Check
-    from cli.node import chain_checks, host_checks
+    from cli.node.checks import chain as chain_checks
+    from cli.node.checks import host as host_checks
 
-    _ = view.settings, view.enclave  # every wrong setting is reported, and the command ends
+    _ = view.settings, view.enclave  # raises an error with every wrong setting, which ends the command
     if webhook is not None:
         yield host_checks.webhook_check(webhook)
     yield from (checked(each, view) for each in host_checks.local_checks(view))
@@ -90,7 +91,8 @@ def checked(function: "Callable[['NodeView'], Check]", view: "NodeView") -> "Che
         except BytewiseError as error:
             results.append(Check(name, False, str(error), "an answer", "Repair what the value names, then run this again."))
 
-    # A daemon thread, because no timeout of a library limits the whole check. The process can end while it still runs.
+    # The check runs in a daemon thread, because no library's timeout limits a whole check. The process can end while such a
+    # thread still runs.
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(CHECK_S)

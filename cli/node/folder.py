@@ -1,4 +1,4 @@
-"""Creates the folder of a new node for `bytewise init`, with settings, keys and database, completely or not at all."""
+"""Creates the folder of a new node from the choices of its owner, with settings, keys and database, completely or not at all."""
 
 import dataclasses
 import enum
@@ -9,7 +9,7 @@ import textwrap
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from eth_account import Account
 
@@ -31,11 +31,10 @@ from bytewise.tee_simulated.authorities import Platform
 from chain.client.address_book import read_network
 from chain.client.arguments import read_address
 from chain.sending.keys import load_signer, save_signer
-from cli.new_folder import SETTINGS, new_folder
-from cli.node.choices import ChosenPassword, LocalKey, NodeChoices, RemoteKey, ShardChoices
+from cli.node.new_folder import new_folder
 from cli.node.roles import JUDGES, NodeRole
-from cli.shard import Choices as ShardFolderChoices
-from cli.shard import make_folder
+from cli.node.shard import ShardFolderChoices, make_folder
+from cli.options import SETTINGS
 from dashboard.monitor.settings import MonitorSettings
 from enclave.settings import EnclaveSettings
 from kms.storage.sealing import IN_FOLDER
@@ -43,6 +42,8 @@ from serving.settings import OperatorSettings
 from verifier.settings import NodeSettings
 
 _WIDTH = 110
+"""Most characters in a line of a settings file's comments."""
+# Names of files and folders in a node's folder.
 NETWORK, KEYSTORE, JOURNAL, DATABASE, SOCKET = "network.json", "account.json", "journal.key", "node.db", "enclave.sock"
 CHECKPOINTS, INDEX, RELEASE_LOGS = "checkpoints", "index.db", "release-logs"
 GATEWAY, CERTIFICATE, TLS_KEY = "gateway.key", "tls.pem", "tls.key"
@@ -61,6 +62,80 @@ _HEAD = """\
 # An environment variable BYTEWISE__SECTION__SETTING wins over this file.
 
 """
+
+
+class ChosenPassword(NamedTuple):
+    """The password of the node's keystore, and where the node reads it when it starts."""
+
+    value: Secret
+    file: Path | None
+    """File from which the node reads the password. None if the node asks a person for it."""
+    is_new: bool
+    """True if the password is new and is written to a file in the node's folder."""
+
+
+class RemoteKey(NamedTuple):
+    """An account whose key is at a remote signer, and the TLS files with which the node connects to it."""
+
+    url: str
+    account: str
+    ca_file: Path
+    client_cert_file: Path
+    client_key_file: Path
+
+
+class LocalKey(NamedTuple):
+    """An account whose key is in a keystore in the node's folder."""
+
+    file: Path | None
+    """Key file of an existing account. None makes a new account."""
+    password: ChosenPassword
+
+
+class NodeChoices(NamedTuple):
+    """All choices for a new node that sends transactions: an operator, verifier, member or watchtower."""
+
+    role: NodeRole
+    network_file: Path
+    """File of the address book."""
+    rpc: list[str]
+    """URLs of chain nodes."""
+    da: list[str]
+    """URLs of EigenDA proxies."""
+    account: LocalKey | RemoteKey
+    database_url_file: Path | None
+    """File with the URL of a PostgreSQL database. None makes a SQLite database in the node's folder."""
+    artifact: Path | None
+    """Folder of the model's artifact. None for a watchtower."""
+    environment_file: Path | None
+    """File of the registered environment, for an operator, and for an enclave whose artifact has profile pinned-1."""
+    model_name: str
+    """Name under which an operator serves the model. Empty for other roles."""
+    evidence: str
+    """How the enclave of a verifier or member is attested: `tdx`, `snp` or `simulated`."""
+    platform_file: Path | None
+    """Key file of a simulated platform, for simulated evidence."""
+    host: str
+    """Address at which an operator listens."""
+    port: int
+    """Port at which an operator listens."""
+    metrics_port: int
+    """Port of `/metrics` and `/readyz`."""
+
+
+class ShardChoices(NamedTuple):
+    """The choices for a new key shard, from the options of `bytewise init --role shard`."""
+
+    url: str
+    """HTTPS address at which other programs will reach the shard."""
+    channel: str
+    """`host:port` at which enclaves will reach the shard's attested channels."""
+    coordinator: str
+    """Account of the coordinator of key ceremonies."""
+    governors: list[str]
+    """Accounts that approve appraisal policies. More than half of them must approve a policy."""
+    simulated: bool
+    """True for a shard of a test network, which accepts simulated evidence."""
 
 
 def make_node_folder(folder: Path, choices: NodeChoices) -> str:
@@ -99,8 +174,8 @@ def make_shard_folder(folder: Path, network_file: Path, rpc: list[str], shard: S
 def make_monitor_folder(
     folder: Path, network_file: Path, rpc: list[str], database_url_file: Path | None, metrics_port: int
 ) -> str:
-    """Creates the folder of a new monitor. A monitor has no account, so the function returns the words `without an account` for
-    the command's message. The monitor makes its index at its first start."""
+    """Creates the folder of a new monitor. A monitor has no account, so the function returns the text `without an account`,
+    which the command prints. The monitor makes its index when it starts for the first time."""
     read_network(network_file)
     index = {"url": f"sqlite:///{INDEX}"} if database_url_file is None else {"url_file": database_url_file.absolute()}
     values = {
@@ -258,7 +333,7 @@ def _check_settings(file: Path, role: NodeRole) -> str:
     return load_settings(NodeSettings, file).db.location
 
 
-# --- the text of a settings file: each setting with its meaning, and with its value, or its default as a comment ---
+# --- text of a settings file: each setting has its meaning as a comment, and its value, or its default as a comment ---
 
 
 def _settings_text(cls: type, values: Mapping[str, Any], omit: frozenset[str] = frozenset()) -> str:

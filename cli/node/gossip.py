@@ -11,8 +11,7 @@ import typer
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.settings import child_environment, load_settings, read_document
-from cli.new_folder import SETTINGS
-from cli.options import NodeConfigOption
+from cli.options import SETTINGS, NodeConfigOption
 
 if TYPE_CHECKING:
     from bytewise.protocol.units import Address
@@ -23,11 +22,15 @@ MODULES = Path(__file__).resolve().parents[2]
 """The folder that contains the package `gossip`. The Python of the gossip environment searches it last, so that packages of that
 environment come first."""
 START = "import runpy, sys; sys.path.append(sys.argv.pop(1)); runpy.run_module('gossip', run_name='__main__', alter_sys=True)"
+"""Program of the gossip environment's Python. It adds its first argument, a folder, to the search path, and starts `gossip`."""
 START_S = 60.0
 """Longest time to wait until the gossip process prints its identity, in seconds."""
 _ADDRESS = re.compile(r"/(?:ip4|ip6|dns4|dns6)/[\w.:-]+/tcp/([0-9]{1,5})")
+"""A libp2p address over TCP. Its group is the port."""
 _HEADER = re.compile(r"^[ \t]*\[[ \t]*gossip[ \t]*\][ \t]*(?:#.*)?$", re.MULTILINE)
+"""The line of a settings file that begins the section [gossip]."""
 _IDENTITY = re.compile(r'peer_key = "(0x[0-9a-f]{64})"\npeer_proof = "(0x[0-9a-f]{128})"\n?')
+"""The identity that the gossip process prints: its public peer key, and the signature of that key for the account."""
 _UNREADABLE = "the new settings would not be readable: write a line [gossip], and use names of folders without control characters"
 
 PythonOption = Annotated[Path, typer.Option("--python", help="Python of the environment that `make gossip-venv` made.")]

@@ -4,19 +4,22 @@ import getpass
 import secrets
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.secret import Secret, read_secret
-from cli.new_folder import SETTINGS
-from cli.node.choices import ChosenPassword, KeyOptions, LocalKey, NodeChoices, RemoteKey, ShardChoices
 from cli.node.roles import JUDGES, NodeRole
-from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
+from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, SETTINGS, NetworkOption, RpcOption
+
+if TYPE_CHECKING:
+    from cli.node.folder import ChosenPassword, LocalKey, RemoteKey
 
 PASSWORD = "account.password"
+"""Name of the file with a new keystore's password in a node's folder."""
 _SETTINGS_OF_A_SHARD = frozenset({"--database-url-file", "--metrics-port", "--evidence", "--platform-file", "--host", "--port"})
+"""Options that `init` refuses for a shard, but whose settings the shard's settings file has."""
 _SHARD, _OPERATOR, _JUDGES = frozenset({NodeRole.SHARD}), frozenset({NodeRole.OPERATOR}), frozenset(JUDGES)
 _NODES, _WITH_ACCOUNT = frozenset(NodeRole) - _SHARD, frozenset(NodeRole) - _SHARD - {NodeRole.MONITOR}
 _USERS = {
@@ -30,6 +33,7 @@ _USERS = {
 }  # fmt: skip
 """Roles that use an option, for each option that not every role uses."""
 _EVIDENCE, _HOST, _PORT, _METRICS_PORT = "tdx", "127.0.0.1", 8443, 9464
+"""Defaults of the options of these names."""
 
 FolderArgument = Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="A new folder; by default bytewise-ROLE.")]
 DaOption = Annotated[list[str], typer.Option("--da", help="URL of an EigenDA proxy; repeat it.")]
@@ -74,6 +78,27 @@ GovernorOption = Annotated[list[str] | None, typer.Option("--governor", help="Ac
 SimulatedOption = Annotated[bool, typer.Option("--simulated", help="A shard of a test network: simulated enclaves count.")]
 
 
+class KeyOptions(NamedTuple):
+    """The options of `bytewise init` that say where the key of the node's account is."""
+
+    key: Path | None
+    """Key file of an existing account. None makes a new account."""
+    password_file: Path | None
+    """File with the keystore's password."""
+    prompt: bool
+    """True if the command asks a person for the keystore's password."""
+    signer_url: str
+    """URL of a remote signer. Empty if the key is in the node's folder."""
+    account: str
+    """Account whose key the remote signer has, 0x-hex."""
+    signer_ca: Path | None
+    """Certificate of the remote signer, or of its authority."""
+    signer_cert: Path | None
+    """Client certificate for the remote signer."""
+    signer_key: Path | None
+    """Private key of the client certificate."""
+
+
 def init(
     context: typer.Context, role: Annotated[NodeRole, typer.Option("--role", help="What the node does.")],
     folder: FolderArgument = None, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, da: DaOption = DA_URLS,
@@ -95,7 +120,8 @@ def init(
 
     Example: bytewise init --role watchtower --network network.json --rpc https://node.example
     """
-    from cli.node.folder import make_monitor_folder, make_node_folder, make_shard_folder  # imports web3: longer than a help page
+    # Imported here, because the module imports web3, which takes longer than a help page.
+    from cli.node.folder import NodeChoices, ShardChoices, make_monitor_folder, make_node_folder, make_shard_folder
 
     where = (folder or Path(f"bytewise-{role}")).absolute()
     keys = KeyOptions(key, password, prompt, signer_url, account, signer_ca, signer_cert, signer_key)
@@ -128,7 +154,9 @@ def _refuse_unused(role: NodeRole, context: typer.Context) -> None:
             raise ConfigurationError(option, f"role {role} does not use it{hint}")
 
 
-def _account(of: KeyOptions) -> LocalKey | RemoteKey:
+def _account(of: KeyOptions) -> "LocalKey | RemoteKey":
+    from cli.node.folder import LocalKey, RemoteKey
+
     remote = {
         "--account": of.account,
         "--signer-ca": of.signer_ca,
@@ -153,7 +181,9 @@ def _account(of: KeyOptions) -> LocalKey | RemoteKey:
     return RemoteKey(of.signer_url, of.account, *files)
 
 
-def _password(file: Path | None, prompt: bool) -> ChosenPassword:
+def _password(file: Path | None, prompt: bool) -> "ChosenPassword":
+    from cli.node.folder import ChosenPassword
+
     if file is not None and prompt:
         raise ConfigurationError("--prompt", "contradicts --password-file: give one of them")
     if file is not None:

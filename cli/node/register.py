@@ -9,9 +9,8 @@ import typer
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.exit_codes import Exit
-from cli.new_folder import SETTINGS
 from cli.node.roles import JUDGES, NodeRole
-from cli.options import NodeConfigOption
+from cli.options import SETTINGS, NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, ether, printable
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from chain.client.rpc import Inclusion, at_number
 from chain.deployment.calls import ContractCall, dry_run, estimated_call, request_of
 from chain.reads.reader import RegistryDocuments
 from chain.sending.transactions import TransactionCall, fees_at, send_all
-from cli.node.host_checks import own_measurement
+from cli.node.checks.host import own_measurement
 from cli.node.roles import NodeRole
 from cli.node.view import NodeView
 from cli.output import ether, moment
@@ -25,6 +25,7 @@ from cli.output import ether, moment
 STEP_S = 120.0
 """Longest time to wait until a transaction is in a block, and for the next block, in seconds. It is ten blocks of main net."""
 POLL_S = 0.5
+"""Pause between two looks at the newest block, in seconds."""
 _MOST_RECEIPTS = 10_000
 """Most signed receipts that are read to find out which of them can still be anchored."""
 
@@ -66,8 +67,8 @@ def _renewal(view: NodeView, stake_wei: int, program: Digest | None) -> list[Ste
     """Returns the steps that quit the pool and join it again with a new measurement, or no steps if `program` is None or
     registered.
 
-    The contract would refuse a wrong `join` only after the account has quit, so all its conditions are checked here first. It
-    lets the last holder of a machine join with that machine at once.
+    The contract would refuse a wrong `join` only after the account has quit, so all conditions of `join` are checked here
+    first. The contract lets the last holder of a machine join with that machine at once.
     """
     registered = view.reader.membership(view.account, view.head)
     if program is None or program == registered.measurement:
@@ -176,7 +177,7 @@ def quotes(view: NodeView, steps: list[Step]) -> Iterator[dict[str, Any]]:
         try:
             gas: int | None = view.chain.estimate(request)
         except (BytewiseError, ValueError):
-            gas = None  # the step depends on an earlier one
+            gas = None  # the contract accepts the step only after an earlier one
         yield {
             "purpose": step.purpose, "call": str(step.call), "target": request["to"], "value_wei": step.call.value_wei,
             "calldata": request["data"], "gas": gas,
@@ -193,7 +194,7 @@ def cost_wei(view: NodeView, steps: list[Step]) -> int:
 def send(view: NodeView, steps: list[Step], told: Callable[[Step, str], None]) -> None:
     """Sends the steps in order, under the account's nonce lease. `told` is called after each step. Raises `LeaseTaken` if the
     node runs, and `ConfigurationError` if transactions of the node are not in a block yet or a contract refuses a step."""
-    # A password is asked for here, before anything is sent.
+    # The property asks a person for the keystore's password if it is needed, so this happens before anything is sent.
     signer = view.signer
     lease = NonceLease(view.database, SystemClock(), view.network.chain_id, signer.address)
     with hold_lease(lease, threading.Event(), wait=False):

@@ -10,11 +10,9 @@ import typer
 
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import PREFIX, child_environment, read_document, setting_variables
-from cli.new_folder import SETTINGS
 from cli.node.gossip import gossip_programs
-from cli.node.password import asked_password
 from cli.node.roles import GOSSIPERS, NodeRole, role_of
-from cli.options import NodeConfigOption
+from cli.options import SETTINGS, NodeConfigOption, asked_password
 
 if TYPE_CHECKING:
     from cli.node.supervisor import PasswordPipe, Program
@@ -29,6 +27,7 @@ _PROGRAMS = {
     NodeRole.MEMBER: ("node", "committee"),
     NodeRole.WATCHTOWER: ("node", "verifier"),
 }
+"""Name and Python package of each role's main process. `programs_of` adds shards and monitors."""
 
 
 def run(config: NodeConfigOption = Path(SETTINGS)) -> None:

@@ -21,7 +21,9 @@ from chain.reads.attention import read_reveal, scored_range
 from chain.reads.earnings import Earnings, earnings
 from chain.reads.history import CourtHistory
 from cli.attention.score import account_row
-from cli.node import chain_checks, host_checks, shard_checks
+from cli.node.checks import chain as chain_checks
+from cli.node.checks import host as host_checks
+from cli.node.checks import shard as shard_checks
 from cli.node.doctor import checked
 from cli.node.roles import JUDGES, NodeRole
 from cli.node.view import CheckOfNode, NodeView
@@ -34,6 +36,7 @@ SENT = {
     OutboxState.FINAL: "transactions final",
     OutboxState.REVERTED: "transactions reverted",
 }
+"""Names under which the state counts transactions that are in a block, by their state in the outbox."""
 
 
 def node_state(view: NodeView) -> dict[str, Any]:
@@ -80,7 +83,8 @@ def _vital_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
 
 
 def _process(view: NodeView) -> Check:
-    """Checks whether the node runs: a process has the account's nonce lease, which a running node renews all the time."""
+    """Checks that the node runs. A shard must answer at its port. For other roles a process must have the account's nonce lease,
+    which a running node renews all the time."""
     advice = "Start it: `bytewise run`."
     if view.role is NodeRole.SHARD:
         return shard_checks.process(view)
@@ -145,15 +149,15 @@ def _of_database(view: NodeView, problems: list[Check], now: int) -> dict[str, A
 
 
 def _due_of_shard(view: NodeView, problems: list[Check]) -> list[dict[str, Any]]:
-    """Returns the next refresh of a shard's shares, as an entry of what is due. Adds a problem if the shares are too old, or if
-    the chain cannot be read."""
+    """Returns the next refresh of a shard's shares, as a list of future duties. Adds a problem to `problems` if the shares are
+    too old, or if the chain cannot be read."""
     found = checked(shard_checks.share_age, view)
     if not found.ok:
         problems.append(found)
         return []
     try:
         return shard_checks.next_refresh(view)
-    except BytewiseError:  # the chain answered for the check above, so this is no problem to report
+    except BytewiseError:  # the check above read the chain and passed, so this error is not reported as a problem
         return []
 
 
@@ -201,6 +205,7 @@ def monitor_state(view: NodeView) -> dict[str, Any]:
 
 
 _CHECKS_OF_MONITOR = (host_checks.database, host_checks.disk, chain_checks.head_age)
+"""The checks of `bytewise doctor` that may begin to fail while a monitor runs."""
 
 
 def _monitor_report(settings: MonitorSettings, problems: list[Check]) -> MonitorReport:

@@ -9,9 +9,8 @@ from rich.console import Console
 
 from bytewise.service.exit_codes import Exit
 from cli.attention.score import score_words
-from cli.new_folder import SETTINGS
 from cli.node.roles import NodeRole
-from cli.options import NodeConfigOption
+from cli.options import SETTINGS, NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, ether, plain
 
 HealthOption = Annotated[
@@ -32,7 +31,7 @@ def status(
     Example: bytewise status --config bytewise-watchtower/bytewise.toml
     """
     from cli.node.state import monitor_state, node_health, node_state
-    from cli.node.view import NodeView  # all import web3, which takes longer than a help page
+    from cli.node.view import NodeView  # both modules import web3, which takes longer than a help page
 
     view = NodeView(config)
     of_node = node_health if health else node_state

@@ -24,11 +24,13 @@ from bytewise.service.settings import PREFIX, child_environment, setting_variabl
 STOP_S = 9.0
 """Longest time in which all processes must have stopped, in seconds. Later the supervisor kills them."""
 POLL_S = 0.1
+"""Pause between two looks at the processes, in seconds."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+"""Shortest and longest pause before a failed process is started again, in seconds."""
 STEADY_S = 300.0
 """Seconds after which a process counts as stable. The pause before its next restart is then the shortest one again."""
 UNUSABLE = frozenset({errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR})
-"""Errors of the operating system that say that the program cannot be started. The others may pass."""
+"""Errors of the operating system after which every new start of the program would fail. Other errors may end by themselves."""
 FINAL = frozenset({Exit.USAGE, Exit.REFUSED, Exit.INTERRUPTED})
 """Exit codes after which a process is not started again, because it would end in the same way."""
 

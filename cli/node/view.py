@@ -18,8 +18,8 @@ from chain.client.address_book import read_network, verify_code
 from chain.client.rpc import ChainClient
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import AccountSigner, account_in_keystore, open_signer
-from cli.node.password import asked_password, needs_password
 from cli.node.roles import JUDGES, NodeRole, role_of
+from cli.options import asked_password, needs_password
 from dashboard.monitor.settings import MonitorSettings
 from enclave.settings import EnclaveSettings
 from kms.settings import ShardSettings
@@ -121,8 +121,8 @@ class NodeView:
 
     @functools.cached_property
     def _named_account(self) -> Address | None:
-        """The account that the keystore names. None if no person has to type its password, so that the key itself can be
-        opened."""
+        """The account that the keystore names, if a person would have to type the keystore's password. None in all other cases,
+        because the key itself can then be opened."""
         settings = self.signer_settings
         if settings is None or settings.key_file is None or not needs_password(settings.key_file, settings.password_file):
             return None

@@ -15,7 +15,7 @@ from chain.deployment.calls import call_of
 from chain.deployment.deploy import compromise_epoch
 from chain.deployment.params import DEVNET
 from chain.sending.transactions import send_all
-from cli.audit import AuditState, DrawnAuditor, _print, _verify_useful
+from cli.receipt.audit import AuditState, DrawnAuditor, _print, _verify_useful
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import GUARDIAN, VERIFIERS, mine, word
 from tests.fixtures.court.commanded_court import CommandedCourt, commanded_court

@@ -22,7 +22,7 @@ from chain.deployment.plan import LONG_DELAY_DAYS
 from chain.sending.keys import save_signer
 from chain.sending.transactions import send_all
 from cli.__main__ import main
-from cli.node import chain_checks
+from cli.node.checks import chain as chain_checks
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
 from tests.fixtures.chain.devnet import POOL, deployed, reader, signer, word
 from tests.fixtures.chain.lying_endpoints import fronts, gone, lies, refuses

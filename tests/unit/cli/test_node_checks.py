@@ -34,8 +34,9 @@ from chain.sending.keys import open_signer, save_signer
 from chain.sending.transactions import send_all
 from cli.__main__ import main
 from cli.demo.site import free_ports
-from cli.node import chain_checks, state
-from cli.node.host_checks import KernelClock, kernel_clock, memory_check, time_service_check
+from cli.node import state
+from cli.node.checks import chain as chain_checks
+from cli.node.checks.host import KernelClock, kernel_clock, memory_check, time_service_check
 from cli.node.registration import verifier_steps
 from cli.node.roles import NodeRole
 from serving.readiness import FEE_MARGIN, OPERATOR_GAS, operator_required_wei, receipt_room

@@ -15,8 +15,8 @@ from bytewise.service.settings import load_settings
 from bytewise.storage.engine import check_revision, open_database
 from chain.sending.keys import open_signer
 from cli.__main__ import main
-from cli.new_folder import SETTINGS
 from cli.node.roles import NodeRole, role_of
+from cli.options import SETTINGS
 from dashboard.monitor.settings import MonitorSettings
 from enclave.settings import EnclaveSettings
 from kms.settings import ShardSettings

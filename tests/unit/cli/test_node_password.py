@@ -16,11 +16,10 @@ from bytewise.service.settings import PREFIX, child_environment
 from cli.__main__ import main
 from cli.chain.privileged_call import call_context, signer_of
 from cli.node import run, supervisor
-from cli.node.password import needs_password
 from cli.node.roles import NodeRole
 from cli.node.supervisor import PasswordPipe
 from cli.node.view import NodeView
-from cli.options import CallOptions
+from cli.options import CallOptions, needs_password
 from tests.fixtures.cli.new_node import init, prepare
 
 PASSWORD = "open sesame"

@@ -32,7 +32,10 @@ from bytewise.tee_simulated.td_quote import measurement_of
 from chain.reads.records import Status
 from cli.__main__ import main
 from cli.demo.site import free_ports
-from cli.node import chain_checks, host_checks, shard_checks, state
+from cli.node import state
+from cli.node.checks import chain as chain_checks
+from cli.node.checks import host as host_checks
+from cli.node.checks import shard as shard_checks
 from cli.node.doctor import checked
 from cli.node.roles import NodeRole
 from cli.node.view import NodeView

@@ -25,7 +25,7 @@ from bytewise_client.connection import connected
 from bytewise_client.saved_answer import parse_answer
 from bytewise_client.verification import verify_answer, verify_receipt
 from cli.__main__ import main
-from cli.verify import LocalModel
+from cli.evidence.verify import LocalModel
 from tests.fixtures.serving.kept_answers import Kept, kept_answers
 from tests.fixtures.serving.operator_site import ROOT, make_artifact
 

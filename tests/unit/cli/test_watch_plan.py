@@ -16,9 +16,10 @@ from bytewise_client import network_state
 from chain.client.address_book import write_network
 from chain.deployment.params import DEVNET, ETHER
 from chain.reads.records import Membership, PoolMember
-from cli import verifier, watch_plan
+from cli import network
 from cli.__main__ import main
-from cli.attention import plan
+from cli.attention import plan as fund_plan
+from cli.receipt import watch_plan
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import VERIFIERS, deployed
 from tests.fixtures.snapshot_builders import POOL, holdings, snapshot, word
@@ -68,14 +69,14 @@ def left_pool() -> Any:
 def test_plans_leave_out_verifiers_that_left() -> None:
     (row,) = watch_plan._plans(left_pool(), WatchTerms(1000, 0.001, 0, 2, 0.9, 0.99), None, 0.03)
     assert row["verifiers"] == 1 and row["audit_seats"] == 10 * ETHER // DEVNET.money.audit_unit
-    (fund,) = plan._plans(left_pool(), FundTerms(RATE_UNIT // 100, 1000, 200 * ETHER, 0, 0.99))
+    (fund,) = fund_plan._plans(left_pool(), FundTerms(RATE_UNIT // 100, 1000, 200 * ETHER, 0, 0.99))
     assert [each["account"] for each in fund["members"]] == [VERIFIERS[0].address]
 
 
 def test_lists_say_which_verifiers_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = verifier._verifiers(left_pool())
+    rows = network._verifiers(left_pool())
     assert [each["is_member"] for each in rows] == [True, False, False]
-    assert ["has left" in str(verifier._entry(each)[1]["pool"]) for each in rows] == [False, True, True]
+    assert ["has left" in str(network._verifier_entry(each)[1]["pool"]) for each in rows] == [False, True, True]
     monkeypatch.setattr(network_state, "RegistryDocuments", lambda _: SimpleNamespace(operators=lambda _: [VERIFIERS[1].address]))
     accounts = network_state._accounts(left_pool(), snapshot())
     roles = ("verifier", "operator", "former verifier")

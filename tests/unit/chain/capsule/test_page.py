@@ -21,7 +21,7 @@ from chain.capsule.conclusion import conclude
 from chain.capsule.facts import domain_of
 from chain.capsule.report import CapsuleReport, Failure, Group, Result
 from chain.capsule.verification import PAGE, Trust, verify_capsule
-from cli.capsule_report import report_page
+from cli.evidence.capsule_report import report_page
 from docs.tools.capsule_page import MAX_PAGE_BYTES, network_json, source_digest
 from tests.fixtures.capsule import chromium, firefox
 from tests.fixtures.capsule import weak_signatures as weak

@@ -21,6 +21,7 @@ from kms.storage import keyring
 from kms.storage.sealing import open_sealer
 
 CALL_S = 5.0
+"""Longest time of one call to the shard, in seconds."""
 
 
 def shard_info(settings: ShardSettings) -> ShardInfo | None:

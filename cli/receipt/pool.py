@@ -14,7 +14,7 @@ from bytewise.service.secret import read_secret, write_secret
 from cli.chain.privileged_call import CallContext, account_option, call_context, deliver, send_creation
 from cli.options import DA_URLS, CallOptions, DaOption, ReceiptArgument, digest_argument, with_call_options
 from cli.output import Fields, emit, ether, print_entries
-from cli.receipt import found_receipt
+from cli.receipt.search import found_receipt
 
 if TYPE_CHECKING:
     from bytewise_client.receipt_search import Found
@@ -58,7 +58,7 @@ def create(
     who, bond = of.named(), _bond_of(of, found)
     nonce = of.client.nonce(who)
     at = created_address(who, nonce)
-    # The file is written before the pool is created, because a pool whose salt is lost cannot get the challenger's share.
+    # The file is written before the pool is created, because a pool whose salt is lost cannot reveal and gets no reward.
     salt = Digest(secrets.token_bytes(32)) if secret is None else _kept_salt(secret)
     terms = committed_terms(of.network, at, found.checked.receipt_id, bond, expected, salt)
     send_creation(of, "BondPool", creation_code(of.network, terms), nonce, {"pool": at, "bond_wei": str(bond)})
@@ -90,8 +90,8 @@ def join(
     """Pay a part of the pool's bond.
 
     Money that exceeds the bond comes back in the same transaction. If the operator is convicted, `bytewise pool claim` brings
-    your part back, with its share of the reward if the pool gets one. It gets one only after `bytewise pool reveal`, and never
-    for the verdict UNAVAILABLE. If the answer is confirmed, your part is lost.
+    your part back, with its share of the reward if the pool gets a reward. The pool gets one only after
+    `bytewise pool reveal`, and never for the verdict UNAVAILABLE. If the answer is confirmed, your part is lost.
 
     Exit codes: 0 the pool accepts it (or has it), 5 the node does not answer, the contract takes the call only later, or what was
     sent is in no block yet (look before you repeat the command), 6 a running node uses the key, 64 wrong input, or refused by the
@@ -141,8 +141,9 @@ def challenge(asked: CallOptions, pool: PoolArgument, da: DaOption = DA_URLS) ->
 def reveal(asked: CallOptions, pool: PoolArgument, secret: SaltOption) -> None:
     """Show that the pool knew the answer that won: a conviction then pays it the challenger's share of the slash.
 
-    The court accepts this from the round's verdict until the airgap ends. Before the verdict, members could copy the answer. A
-    verdict after an appeal needs it once more, so wait for the airgap if you can.
+    The court accepts this from the verdict of a round until the end of the airgap. It accepts nothing before the verdict,
+    because members could copy the answer. After the verdict of an appeal the pool must reveal again. So wait for the airgap if
+    you can.
 
     Exit codes: 0 the court accepts it (or has it), 5 the node does not answer, the contract takes the call only later, or what
     was sent is in no block yet (look before you repeat the command), 6 a running node uses the key, 64 wrong input, or refused by
@@ -190,8 +191,8 @@ def _receipt(asked: CallOptions, text: str, da: list[str]) -> "Found":
 
 
 _SECRET = re.compile(r"salt of a bond pool: (0x[0-9a-f]{64})")
-"""Content of a secret file. The text names its purpose, so that a key file is never used as a salt. The salt becomes public in
-the end."""
+"""Content of a secret file. The text names its purpose, so that nobody uses a key file as a salt: the salt becomes public when
+the pool reveals."""
 
 
 def _kept_salt(file: Path) -> Digest:
@@ -253,6 +254,7 @@ _NEXT = {
     "challenged by another": "every contributor takes its money back: bytewise pool leave",
     "challenged": "contributors claim what came back, after the end and the ledger's delay: bytewise pool claim",
 }
+"""The next step of a pool, by its state."""
 
 
 def _entry(record: dict[str, Any]) -> tuple[str, Fields]:

@@ -29,7 +29,7 @@ from bytewise.storage.storage_checks import database_health
 from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
 from bytewise.tee_simulated.td_quote import measurement_of
 from chain.reads.records import Status
-from cli.node import shard_checks
+from cli.node.checks import shard as shard_checks
 from cli.node.roles import JUDGES, NodeRole
 from cli.node.view import CheckOfNode, NodeView
 from kms.settings import ShardSettings
@@ -40,11 +40,13 @@ from verifier.jobs.cluster_client import cluster_check
 from verifier.settings import NodeSettings
 
 FREE_BYTES = 5 * 2**30
+"""Least free space on the disk of the node's folder, in bytes."""
 CLOCK_ERROR_S = 1.0
 """Largest error of a synchronised clock, in seconds."""
 EDAC = Path("/sys/devices/system/edac/mc")
 """Folder in which Linux counts errors of memory with ECC."""
 CALL_S = 5.0
+"""Longest time of one call to a service, in seconds."""
 _SIGNS = "a signature of its own account"
 
 
@@ -82,7 +84,7 @@ def database(view: NodeView) -> Check:
 
 
 def lease(view: NodeView) -> Check:
-    """Checks that the account may send transactions. It may not if another process has sent with the same key."""
+    """Checks that the account may send transactions. The node stops the account if another process has sent with the same key."""
     lease = NonceLease(view.database, SystemClock(), view.network.chain_id, view.account)
     lease.verify_owner()
     reason = lease.stop_reason()
@@ -285,7 +287,7 @@ def endorsements(view: NodeView) -> Check:
 
 
 def device(view: NodeView) -> Check:
-    """Checks that this machine has an NVIDIA GPU, if the enclave's settings name a GPU as device."""
+    """Checks that this machine has an NVIDIA GPU. The check is run only if the enclave's settings name a GPU as device."""
     found = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
     return Check(
         "device", bool(found), ", ".join(found) or "no GPU", "an NVIDIA device", 'Install its driver, or set device = "cpu".'
@@ -293,8 +295,8 @@ def device(view: NodeView) -> Check:
 
 
 def shard_account(view: NodeView) -> Check:
-    """Checks that the sealed key of a shard's account can be opened. With a wrap command this is not tried, because the command
-    may ask a person."""
+    """Checks that the sealed key of a shard's account can be opened. If the settings name a wrap command, the key is not opened,
+    because the command may ask a person."""
     settings = view.settings
     assert isinstance(settings, ShardSettings)
     if settings.sealing.wrap:

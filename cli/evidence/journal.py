@@ -12,8 +12,7 @@ from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.service.exit_codes import Exit
-from cli.new_folder import SETTINGS
-from cli.options import NodeConfigOption, digest_argument
+from cli.options import SETTINGS, NodeConfigOption, digest_argument
 from cli.output import OutputFormat, OutputOption, emit, moment, plain
 
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ def witness(
         public = witness_key(name, secret)
     except MalformedValue as error:
         raise ConfigurationError("--name", str(error)) from None
-    # Without the lock, two runs at the same time would both find no stored checkpoint, and could sign two different histories.
+    # Without the lock, two runs at the same time could both find no stored checkpoint, and sign two different histories.
     with hold_key(key):
         _verified(data, None, [read_kept(place)] if place.exists() else [])
         try:

@@ -50,7 +50,7 @@ def report_page(report: CapsuleReport) -> str:
     """Returns a capsule's report as an HTML page. Its order is conclusion, conditions, limits, facts, votes, release records,
     journals, checks. If the capsule is invalid, facts, votes, records and journals are left out."""
     end = conclude(report)
-    # Nothing that a capsule says is shown as proven while one of its proofs does not hold.
+    # If one proof of a capsule does not hold, the page shows no claim of that capsule as proven.
     opened = [] if end.word == "INVALID" else [_facts(report), _votes(report), _releases(report), _journals(report)]
     sections = [*opened, _checks(report), _completeness(report)]
     running = _running(report, end.word)
@@ -85,7 +85,8 @@ def _list(title: str, lines: Sequence[str]) -> str:
 
 
 def _facts(report: CapsuleReport) -> str:
-    """Returns the section of facts: what the capsule claims, and what its proofs show. Empty without a capsule."""
+    """Returns the section of facts: the capsule's claims, and the facts that its proofs show. Returns an empty text if the report
+    has no capsule or no facts."""
     capsule, facts = report.capsule, report.facts
     if capsule is None or facts is None:
         return ""
@@ -137,7 +138,8 @@ def _said(vote: RevealedVote | CertifiedVote | None) -> str:
 
 
 def _releases(report: CapsuleReport) -> str:
-    """Returns the section of release records: which accounts asked the key shards to open the receipt. Empty without records."""
+    """Returns the section of release records: which accounts asked the key shards to open the receipt. Returns an empty text if
+    there are no records or a check of them did not pass."""
     capsule, facts = report.capsule, report.facts
     if capsule is None or facts is None or not capsule.releases or not report.passes(Group.RELEASES):
         return ""
@@ -162,7 +164,8 @@ def _releases(report: CapsuleReport) -> str:
 
 
 def _journals(report: CapsuleReport) -> str:
-    """Returns the section of journals: entries that nodes wrote about the receipt. Empty without journals."""
+    """Returns the section of journals: entries that nodes wrote about the receipt. Returns an empty text if there are no journals
+    or a check of them did not pass."""
     if report.capsule is None or not report.capsule.journals or not report.passes(Group.JOURNALS):
         return ""
     headings = ("Entry", "Time, by the node", "Kind", "What it recorded")

@@ -12,9 +12,8 @@ from rich.text import Text
 from bytewise.protocol.errors.actors import CannotExecute, ConfigurationError
 from bytewise.protocol.units import hex0x
 from bytewise.service.exit_codes import Exit
-from cli.assurance import warn
 from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, DaOption, NetworkOption, RpcOption, receipt_argument
-from cli.output import OutputFormat, OutputOption, emit, escaped, plain, print_checks, progress_bars
+from cli.output import OutputFormat, OutputOption, emit, escaped, plain, print_checks, print_warning, progress_bars
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -51,8 +50,8 @@ def verify(
 
     Every member of a saved answer is compared with the signed records. With --artifact DIR, the text is compared with the decoded
     tokens of the receipt, and the answer is computed again. The result is VERIFIED or the first divergence. Without opening or
-    artifact, all public records are checked, and the chain's verdict or the drawn audits are reported. If there is neither, the
-    result is INCONCLUSIVE: no right to open. A file whose text was not compared is INCONCLUSIVE, too.
+    artifact, all public records are checked, and the chain's verdict or the drawn audits are reported. If the chain has neither,
+    the result is INCONCLUSIVE: no right to open. A file whose text was not compared is INCONCLUSIVE, too.
 
     A capsule is verified as by `bytewise capsule verify`: neither chain nor DA is asked.
 
@@ -61,7 +60,7 @@ def verify(
     """
     from bytewise_client.connection import connected
     from bytewise_client.verification import verify_answer, verify_receipt
-    from cli.receipt import receipt_named, search_bar
+    from cli.receipt.search import receipt_named, search_bar
 
     if subject.endswith(CAPSULE_SUFFIX):
         _verify_capsule(Path(subject), network, opening or artifact, output)
@@ -81,12 +80,13 @@ def verify(
 
 
 CAPSULE_SUFFIX = ".capsule.json"
+"""End of the name of a capsule's file. `bytewise verify` reads a file with another name as a saved answer."""
 
 
 def _verify_capsule(file: Path, network: Path, more: Path | None, output: OutputFormat) -> NoReturn:
     """Verifies a capsule, prints the report, and raises `typer.Exit` with its exit code. If the address book's file exists, its
     deployment is accepted. `more` is a file that the user gave and that a capsule cannot use, or None."""
-    from cli.capsule import exit_of_report, show_report, trust_of, verified
+    from cli.evidence.capsule import exit_of_report, show_report, trust_of, verified
 
     if more is not None:
         raise ConfigurationError(more.name, "is for an answer: a capsule is verified by its proofs, and nothing is re-executed")
@@ -132,6 +132,7 @@ def _asked(subject: str, opening: Path | None, artifact: Path | None) -> Asked:
 
 _IDENTIFIER = re.compile("0x[0-9a-fA-F]{64}")
 _BEGINNING = re.compile("0x[0-9a-fA-F]{1,64}")
+"""The whole id of a receipt, and an id or its first digits."""
 
 
 def _verify_opened(receipt: str, saved: "SavedAnswer | None") -> None:
@@ -225,7 +226,7 @@ def _show(console: Console, seen: "Seen") -> None:
     end = plain(f"{seen.end.word}: {seen.end.reason}", _COLOURS.get(seen.end.exit, "bold yellow"))
     console.print(end, soft_wrap=True)
     if seen.standing is not None:
-        warn(console, seen.standing.assurance)
+        print_warning(console, seen.standing.assurance)
 
 
 def show_completeness(console: Console, checklist: "Preflight") -> None:

@@ -11,10 +11,8 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import Address, Digest, digest, hex0x, unhex
 from bytewise.service.settings import load_settings
-from cli.assurance import warn_of
 from cli.network import dispute_entry, read_rows, seat_entry
-from cli.node.password import asked_password
-from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, receipt_argument
+from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, asked_password, receipt_argument
 from cli.output import (
     LIMIT,
     LimitOption,
@@ -26,6 +24,7 @@ from cli.output import (
     ether,
     limited,
     print_entries,
+    print_warnings,
     rows_of,
     rows_with,
 )
@@ -94,7 +93,7 @@ def _print(rows: list[Row], members: bool = False) -> None:
     if members:
         console.print("members of its committee", style="bold")
         print_entries((seat_entry(each) for row in rows for each in row["members"]), "members", console)
-    warn_of(console, rows)
+    print_warnings(console, rows)
 
 
 def open_(
@@ -135,11 +134,14 @@ def open_(
 
 class _OpeningTerms(NamedTuple):
     text: str
+    """The terms as text for people."""
     window_end: int
+    """End of the receipt's challenge window, in seconds of the protocol clock."""
     bond_wei: int
     budget_left_wei: int
-    """Wei of `watch.budget_wei` that this account's disputes on the chain leave. The running node also subtracts disputes whose
-    transactions are not on the chain yet."""
+    """Wei of `watch.budget_wei` that remain after the bonds of disputes that this account opened in the last
+    `watch.budget_blocks` blocks and has not won. The running node also subtracts disputes whose transactions are not on the
+    chain yet."""
 
 
 def _opening_terms(settings: "NodeSettings", receipt: Digest) -> _OpeningTerms:
@@ -231,9 +233,10 @@ def appeal(
 ) -> None:
     """Appeal a verdict against your operator, once.
 
-    A larger committee then decides. If the verdict stays the same, you lose your bond, also if it names another answer or the
-    larger committees decide nothing. So check your answer first with `bytewise verify RECEIPT --opening FILE --artifact DIR`. The
-    command stores an order, and the running operator sends the appeal at its next tick.
+    A larger committee then decides. You lose your bond if the verdict stays the same, even if it names another answer, and if
+    the larger committees decide nothing. So check your answer first with
+    `bytewise verify RECEIPT --opening FILE --artifact DIR`. The command stores an order, and the running operator sends the
+    appeal at its next tick.
 
     Exit codes: 0 ordered or possible, 5 the node does not answer, 64 wrong input, or refused by the contract (wrong phase, too
     late, appealed before, last level).
@@ -290,8 +293,8 @@ def _order_appeal(database_url: str, case: "Dispute") -> None:
 
     database = open_database(database_url)
     check_revision(database)
-    # The chain accepts an appeal now. So an order that ended earlier, because a reorganisation moved its deadline, is opened
-    # again.
+    # A reorganisation can move the deadline of an earlier order, so that the order ended. The chain accepts an appeal now, so the
+    # order is opened again.
     Duties(database, SystemClock()).order(APPEAL, case.id, case.appeal_end)
 
 

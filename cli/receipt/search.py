@@ -10,7 +10,6 @@ from rich.console import Console
 
 from bytewise.protocol.units import Digest, digest, hex0x, unhex
 from bytewise.service.exit_codes import Exit
-from cli.assurance import warn_of
 from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, DaOption, NetworkOption, ReceiptArgument, RpcOption, receipt_argument
 from cli.output import (
     LIMIT,
@@ -24,6 +23,7 @@ from cli.output import (
     one_by_prefix,
     plain,
     print_entries,
+    print_warnings,
     progress_bars,
 )
 
@@ -74,7 +74,7 @@ def list_receipts(
 def _print(rows: list[dict[str, Any]]) -> None:
     console = Console()
     print_entries(map(_entry, rows), "receipts", console)
-    warn_of(console, rows)
+    print_warnings(console, rows)
 
 
 def _entry(row: Mapping[str, Any]) -> tuple[str, Fields]:

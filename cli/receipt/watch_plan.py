@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 GWEI = 10**9
 INTEREST = 0.05
+"""Default of `--interest`: the part of the capital that other investments would yield in a year."""
 WEI = ("bond", "bonds", "gas", "balance", "capital", "reward")
 """Names of the amounts of a plan that are in wei. The output has them as whole numbers."""
 

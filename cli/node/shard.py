@@ -16,8 +16,8 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import ZERO_ADDRESS, Address, address
 from bytewise.service.settings import load_settings
-from cli.new_folder import SETTINGS, new_folder
-from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption
+from cli.node.new_folder import new_folder
+from cli.options import NETWORK_FILE, RPC_URLS, SETTINGS, NetworkOption
 
 if TYPE_CHECKING:
     from bytewise.protocol.address_book import Network
@@ -35,9 +35,9 @@ def backup(config: ShardOption, key: KeyOption, out: Annotated[Path, typer.Argum
 
     The shard may be running.
 
-    Make the key once, `openssl rand -hex 32 > backup.key; chmod 600 backup.key`, and keep it away from the backup. The backup has
-    neither the shard's database nor bytewise.toml, the epoch document and the policy: keep copies of these files. Replicate the
-    database with its own tools, because a restore needs the release log in it. Make a backup after every ceremony.
+    Make the key of the backup once, by `openssl rand -hex 32 > backup.key; chmod 600 backup.key`, and keep it away from the
+    backup. The backup lacks the shard's database, bytewise.toml, the epoch document and the policy: keep copies of these files.
+    Replicate the database with its own tools, because a restore needs the release log in it. Make a backup after every ceremony.
 
     Exit codes: 0 written, 6 the database lacks records that the shard signed, 64 wrong input.
     """
@@ -99,6 +99,7 @@ def _records(settings: "ShardSettings", book: "Network") -> "ReleaseRecords":
 
 
 DATABASE = "shard.sqlite"
+"""Name of the database in a new shard's folder."""
 AUDITS_PER_EPOCH = 1000
 """Default of `audits_per_epoch`: the light audits that a new shard serves in one key epoch. Each audit costs one proven
 partial."""
@@ -183,7 +184,7 @@ platform_file = "platform.pem"
 insecure_accept_simulated = true"""
 
 
-class Choices(NamedTuple):
+class ShardFolderChoices(NamedTuple):
     """The choices of the person who makes a shard, from the options of `bytewise shard init`."""
 
     url: str
@@ -241,7 +242,9 @@ def init(
     from chain.client.address_book import read_network
 
     governors, sealing = governor or [], _sealing(key, wrap, unwrap)
-    choices = Choices(url, channel, coordinator, network, rpc, governors, needed or len(governors) // 2 + 1, simulated, sealing)
+    choices = ShardFolderChoices(
+        url, channel, coordinator, network, rpc, governors, needed or len(governors) // 2 + 1, simulated, sealing
+    )
     read_network(network)
     _print_made(folder, make_folder(folder.absolute(), choices))
 
@@ -261,7 +264,7 @@ def _print_made(folder: Path, account: str) -> None:
     )
 
 
-def make_folder(folder: Path, choices: Choices) -> str:
+def make_folder(folder: Path, choices: ShardFolderChoices) -> str:
     """Creates the folder of a new shard completely or not at all, and returns the shard's account.
 
     Raises `ConfigurationError` if the folder or the storage key's file exists, or if a choice is invalid.
@@ -288,7 +291,7 @@ def make_folder(folder: Path, choices: Choices) -> str:
     return entry.address
 
 
-def settings_text(folder: Path, choices: Choices) -> str:
+def settings_text(folder: Path, choices: ShardFolderChoices) -> str:
     """Returns the text of a new shard's settings file, in TOML. Raises `ConfigurationError` if an address or account is
     invalid."""
     from chain.client.node import verify_url

@@ -85,8 +85,8 @@ def make(
 ) -> None:
     """Write what a receipt and its verdict rest on to one file that needs neither chain nor DA.
 
-    The chain node must have the state of the proven block; every node has it for about the newest hundred blocks. A disputed
-    receipt is read from DA only if another contract opened the dispute. Everybody who gets the file can read an opening in it.
+    The chain node must have the state of the proven block, as every node has for about the newest hundred blocks. A disputed
+    receipt is read from DA only if a contract such as a bond pool opened the dispute. All who get the file can read its opening.
 
     Exit codes: 0 written, 4 no such receipt or dispute, 5 a service is down, or the dispute is not over in that block, 64 wrong
     input, or the file exists.
@@ -122,7 +122,7 @@ def _member(connection: "Connection", subject: str) -> "AnchoredReceipt":
     from bytewise_client.checks import not_found
     from bytewise_client.receipt_search import find_receipt
     from chain.capsule.maker import AnchoredReceipt, disputed_member
-    from cli.receipt import receipt_named, search_bar
+    from cli.receipt.search import receipt_named, search_bar
 
     network, reader = connection.network, connection.reader
     opened = reader.opened(network.deploy_block, reader.head())
@@ -180,7 +180,7 @@ def _exported(files: list[Path], points: list[Path]) -> "tuple[VerifiedExport, .
     export."""
     from bytewise.protocol.encoding import encode
     from bytewise.storage.journal import ExportRejected, verify_export
-    from cli.journal import read_export, read_kept
+    from cli.evidence.journal import read_export, read_kept
 
     found, signed = list["VerifiedExport"](), {each.note.text: each.note.encode() for each in map(read_kept, points)}
     for file in files:
@@ -203,8 +203,9 @@ def verify(
 ) -> None:  # fmt: skip
     """Verify a capsule offline: neither chain nor DA is asked.
 
-    Say which network you mean by --network or --deployment, and which block you trust by --block-hash or --witness. If you leave
-    one out, the result is UNVERIFIABLE, and the command prints what must be true for the capsule to hold.
+    Say which network you mean by --network or --deployment, and which block you trust by --block-hash, --witness or
+    --beacon-checkpoint. If you name no network or no block, the result is UNVERIFIABLE, and the command prints the conditions
+    under which the capsule holds.
 
     Exit codes: 0 valid, 2 invalid, 3 unverifiable because of open conditions, 64 wrong input, or no capsule.
 
@@ -253,7 +254,7 @@ def print_(
 
     Example: bytewise capsule print 0x5f1c.capsule.json --network network.json --out verdict.html
     """
-    from cli.capsule_report import report_page
+    from cli.evidence.capsule_report import report_page
 
     if out.exists():
         raise ConfigurationError(out.name, "exists; name a new file")
@@ -359,7 +360,7 @@ def _answer(file: Path) -> Any:
         raise ConfigurationError(file.name, "is no JSON: save the answer of a beacon node") from None
 
 
-# Functions that `bytewise verify FILE` (`cli.verify`) uses too.
+# Functions that `bytewise verify FILE` (`cli.evidence.verify`) uses too.
 
 
 def verified(file: Path, trust: "Trust") -> "CapsuleReport":
@@ -384,7 +385,7 @@ def trust_of(
     journals: list[str] | None = None,
     journal_witnesses: list[str] | None = None,
 ) -> "Trust":
-    """Returns what the reader of a capsule trusts: deployments, a block hash, witnesses and journals.
+    """Returns the facts that the reader of a capsule trusts: deployments, a block hash, witnesses and journals.
 
     The arguments are the values of a verb's options, and None for an option that the user left out. `threshold` is the number of
     witnesses that must have signed.
@@ -392,7 +393,7 @@ def trust_of(
     from chain.capsule.facts import deployment_of
     from chain.capsule.verification import Trust
     from chain.client.address_book import read_network
-    from cli.journal import named_witness
+    from cli.evidence.journal import named_witness
 
     accepted = {digest_argument("--deployment", each) for each in deployments or []}
     if network is not None:

@@ -18,8 +18,8 @@ from bytewise.storage.protection import Protection
 from chain.client.address_book import contracts_of_other_releases
 from chain.client.rpc import LOGS_PER_CALL_BLOCKS, ChainClient, at_number
 from chain.deployment.lengths import finality_s, measured_block_s
+from cli.node.checks.shard import policy, share, share_age
 from cli.node.roles import JUDGES, NodeRole
-from cli.node.shard_checks import policy, share, share_age
 from cli.node.view import CheckOfNode, NodeView
 from cli.output import ether
 from serving.chain_view import ChainReadiness
@@ -34,6 +34,7 @@ AGREED_DEPTH = 64
 """Number of blocks below the newest block of the slowest chain node, at which all chain nodes must have the same block. It is two
 epochs of main net."""
 CALLS, RTT_S = 9, 2.0
+"""Number of calls with which `round_trip` measures a chain node, and the longest allowed time of one call, in seconds."""
 
 
 def chain_id(view: NodeView) -> Check:
@@ -103,7 +104,8 @@ def node_count(view: NodeView) -> Check:
 
 
 def log_range(view: NodeView) -> Check:
-    """Checks that every chain node answers a query for events over as many blocks as this program asks for in one call."""
+    """Checks that every chain node answers a query for the events of `LOGS_PER_CALL_BLOCKS` blocks: this program asks for at most
+    that many blocks in one call."""
     network = view.network
     for node in view.nodes:
         head = node.head().number
@@ -282,6 +284,7 @@ def _params(view: NodeView) -> ParamSet:
 GATES = (chain_id, contract_code)
 """The gates are the checks that run first. If one fails, the other checks of the chain are not run."""
 EVERYBODY = (contract_release, head_age, node_agreement, node_count, log_range, old_state, round_trip, clock)
+"""Checks that apply to every role."""
 
 
 def checks_of(role: NodeRole) -> tuple[CheckOfNode, ...]:

@@ -9,9 +9,6 @@ from pathlib import Path
 
 from bytewise.protocol.errors.actors import ConfigurationError
 
-SETTINGS = "bytewise.toml"
-"""Name of the settings file in a node's folder."""
-
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:

@@ -1,7 +1,7 @@
 """`bytewise audit`: posted results of light audits, who is drawn for a receipt, and money for its auditors.
 
-The audit draw is public, and nobody can choose the auditors of a receipt (design section 10). `bytewise audit request` therefore
-only pays the auditors that the draw has chosen.
+The audit draw is public, and nobody can choose the auditors of a receipt. `bytewise audit request` therefore only pays the
+auditors that the draw has chosen.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -11,7 +11,6 @@ from rich.console import Console
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import Address, Digest, hex0x
-from cli.assurance import warn_of
 from cli.chain.privileged_call import call_context, deliver
 from cli.network import read_rows, receipt_entry
 from cli.options import (
@@ -25,8 +24,20 @@ from cli.options import (
     RpcOption,
     with_call_options,
 )
-from cli.output import LIMIT, LimitOption, OutputFormat, OutputOption, Row, brief, emit, ether, limited, print_entries
-from cli.receipt import found_receipt
+from cli.output import (
+    LIMIT,
+    LimitOption,
+    OutputFormat,
+    OutputOption,
+    Row,
+    brief,
+    emit,
+    ether,
+    limited,
+    print_entries,
+    print_warnings,
+)
+from cli.receipt.search import found_receipt
 
 if TYPE_CHECKING:
     from bytewise.protocol.court.params import ParamSet
@@ -109,7 +120,7 @@ def list_audits(
 def _print_receipts(rows: list[Row]) -> None:
     console = Console()
     print_entries(map(receipt_entry, rows), "audited receipts", console)
-    warn_of(console, rows)
+    print_warnings(console, rows)
 
 
 def show(

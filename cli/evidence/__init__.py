@@ -1,0 +1,1 @@
+"""`bytewise verify`, `capsule`, `journal` and `evidence`: makes and verifies what proves a result to others."""
