@@ -106,11 +106,11 @@ class RequestQueue:
         self._executor = ThreadPoolExecutor(1, "engine")
 
     def submit(self, asked: RequestTicket, prepare: Callable[[], Callable[[], bytes]]) -> Future[bytes]:
-        """Returns the future answer of a request. `prepare()` checks the request, raises the errors of the check, and returns
-        the work for the engine thread.
+        """Returns the future answer of a request. A retry gets the future of its first request, or the stored answer.
 
-        Raises `Busy` if the queue is full, and `BadRequest` if the idempotency key belongs to another request. In both cases
-        the queue accepts nothing.
+        For any other request this method calls `prepare`, which checks the request and returns the work for the engine thread.
+        Errors of `prepare` are passed on. Raises `BadRequest` if the idempotency key belongs to another request, and `Busy` if
+        the queue is full. In both cases the request is not queued.
         """
         with self._lock:
             new = self._is_new(asked)

@@ -35,10 +35,10 @@ class EigenLayerTransactions(NetworkPlanner):
     """
 
     def sync_stake(self, account: Address, block: int) -> None:
-        """Makes the contract record the stake that an account has now, because a record stops counting when it grows old.
+        """Makes the contract record the stake that an account has now. Call it before the present record is too old to count.
 
-        `block` is the block of the record that is replaced, 0 if there is none. Each record is replaced by a separate
-        transaction.
+        `block` is the block of the record that is replaced, or 0 if there is none. It only identifies the transaction: a second
+        call with the same `block` is the same transaction.
         """
         self._act("EigenLayerStake", "sync", bytes.fromhex(account[2:]) + block.to_bytes(8, "big"), (account,))
 

@@ -64,8 +64,11 @@ def complete_params(values: Mapping[str, Any]) -> ParamSet:
 
 
 def read_changes(path: Path) -> Mapping[str, Any]:
-    """Reads changes from a TOML file with one table for each part of the set. Raises `ConfigurationError` if the file is
-    unreadable."""
+    """Reads from a TOML file the parameters that replace those of a `ParamSet`, for `with_changes` or `complete_params`.
+
+    Each table is named after a part of the set, for example `[times]`. This function does not check names and types. Raises
+    `ConfigurationError` if the file cannot be read or is not TOML.
+    """
     try:
         return tomllib.loads(path.read_text())
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -82,7 +82,7 @@ def earnings(history: CourtHistory, account: Address, from_block: int, to_block:
 
 
 def penalty_pots(movements: Sequence[LedgerEvent]) -> frozenset[bytes]:
-    """Returns the pots of the penalties of seats, for each dispute whose bond is among the movements. `ISettlement.penaltyPot`
-    computes the same pots."""
+    """Returns the ids of the pots that collect the penalties of seats, one for each dispute whose bond was taken in one of these
+    movements of the ledger. `ISettlement.penaltyPot` returns the same id for the dispute."""
     disputes = [each.values["ref"] for each in movements if each.values.get("source") == TakenFrom.BOND]
     return frozenset(keccak256_abi(("string", "bytes32"), ("penalties", each)) for each in disputes)

@@ -184,8 +184,11 @@ def open_channels(settings: ShardSettings, shard: Shard, chain_id: int, simulato
 
 
 def verify_epoch_document(document: EpochDocument, view: CeremonyView) -> EpochDocument:
-    """Returns the epoch document if the chain has the same shares, or does not have the epoch yet. Raises `StaleBackup` if the
-    chain has other shares, because the document is then from before a reshare."""
+    """Returns the epoch document if its Feldman commitments are those of the shares in force on the chain, or if the chain does
+    not have the epoch yet.
+
+    Raises `StaleBackup` if the commitments differ. The document then describes older shares, for example those before a reshare.
+    """
     epoch = document.record.epoch
     on_chain = view.key_epoch(epoch)
     if on_chain.state is not EpochState.NONE and on_chain.commitments != b"".join(document.commitments):

@@ -177,8 +177,11 @@ def verify_bound(artifact: Artifact) -> None:
 
 
 def bound_of(artifact: Artifact) -> int:
-    """Returns the largest exponent field E of any activation of the model. Raises `UnsupportedModel` if a result may exceed
-    2^60. The error names the operation."""
+    """Returns the proven bound: the largest float32 exponent field E that an activation of the model can have, for any input
+    (`docs/reference/exact-arithmetic.md`, 3.6).
+
+    Raises `UnsupportedModel`, which names the operation, if the result of an operation may exceed 2^60.
+    """
     shape, tensors = artifact.manifest.architecture, artifact.tensors
     embedding = Fraction(_largest(tensors["embedding"])) * Fraction(float(tensors.get("embedding_scale", torch.ones(1))))
     turn = max(_largest(tensor) for name, tensor in tensors.items() if name.startswith("rope."))
