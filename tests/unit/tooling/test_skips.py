@@ -1,11 +1,13 @@
 """A test that stops running must fail a whole run (`tests/skips.py`)."""
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from tests import skips
 from tests.skips import differences, expected_skips
+from tests.source import ROOT, files_of_tests, functions, name_of
 
 TEXT = """
 # a comment
@@ -55,3 +57,19 @@ def test_only_a_failed_engine_build_counts_as_without_a_compiler(monkeypatch: py
     (native / "_engine.abi3.so").unlink()
     (tmp_path / "a-compiler").touch(0o755)
     assert "compiler" in skips.surroundings()
+
+
+def test_list_names_tests_that_exist_and_every_test_of_a_browser() -> None:
+    every = expected_skips(skips.EXPECTED.read_text(), frozenset())
+    listed = {name.partition("[")[0] for name in every}
+    for name in listed:
+        file, _, function = name.partition("::")
+        assert not function or f"\ndef {function}(" in (ROOT / file).read_text(), f"expected_skips.txt: there is no {name}"
+    marks = ("in_chromium", "in_both", "needs_browser", "no chromium")
+    of_a_browser = {
+        f"{name_of(path)}::{node.name}"
+        for path in files_of_tests()
+        for node in functions(path)
+        if node.name.startswith("test_") and any(mark in ast.unparse(each) for each in node.decorator_list for mark in marks)
+    }
+    assert of_a_browser <= listed, "a machine without a browser skips these; add them to expected_skips.txt"
