@@ -306,7 +306,7 @@ class SeatSettlements(Protocol):
 
 
 class SeatResults:
-    """A part of a member that counts how its seats were settled. It decides no action.
+    """A part of a member that counts how the member's seats were settled. It decides no action.
 
     This part reads the events of a dispute when all seats of the dispute are settled. It counts each seat once, even if a
     reorganisation repeats the settlement. Seats that were settled while the process was stopped are not counted; `bytewise

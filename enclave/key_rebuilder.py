@@ -56,7 +56,7 @@ class TransportSecret:
 
 @dataclass(frozen=True, slots=True)
 class RebuildResult:
-    """Answer of the child after it tried to open the envelope."""
+    """Answer of the child process in an epoch whose key is rebuilt: the plaintext, or the error that stopped it."""
 
     plaintext: Blob | None = field(repr=False)
     """Padded plaintext, or None after an error."""

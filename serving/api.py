@@ -82,7 +82,8 @@ class Counter(Protocol):
 
 
 class Gate:
-    """Gives the API its service after the model is loaded. Until then the API answers every request with status 503."""
+    """Gives the API its service after the model is loaded. Until then the API answers every request but `/version`
+    with status 503."""
 
     def __init__(self) -> None:
         self.service: Counter | None = None
@@ -100,7 +101,7 @@ class Gate:
 
 
 def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_timeout_s: float) -> FastAPI:
-    """Builds the web application. The caller may give `gate` its service later. `version` is the body of `/version`."""
+    """Builds the web application. Requests that need the model get status 503 until the caller sets `gate.service`."""
     app = FastAPI(title="Bytewise operator", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(HTTPException, _http_error)  # type: ignore[arg-type]
     app.add_exception_handler(BytewiseError, _our_error)  # type: ignore[arg-type]

@@ -44,7 +44,7 @@ class Refusals:
         self._left = 0
 
     def begin(self) -> None:
-        """Starts a new step, in which `QUESTIONS_PER_STEP` questions are allowed."""
+        """Allows `QUESTIONS_PER_STEP` questions to the chain from now on. A part calls this at the start of each of its steps."""
         self._left = QUESTIONS_PER_STEP
 
     def in_turn(self, subjects: Iterable[Digest]) -> list[Digest]:

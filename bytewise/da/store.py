@@ -175,7 +175,7 @@ class FaultSettings:
 
     @property
     def version_byte(self) -> int:
-        """Version byte that new certificates get."""
+        """Version byte in the DA certificate that the store gives for each new blob: that of `certificate_version`."""
         return _VERSIONS[self.certificate_version]
 
     def to_json(self) -> dict[str, Any]:

@@ -167,8 +167,8 @@ class QuorumClient:
         return self._agreed(f"receipts of block {number}", lambda node: node.raw_receipts(number))[0]
 
     def calldata(self, transaction: Digest) -> Calldata | None:
-        """Reads address and calldata of a transaction, on which a quorum agrees. Returns None if a quorum answers that it does
-        not have the transaction."""
+        """Returns recipient and calldata of a transaction, if a quorum of the endpoints gives the same answer. Returns None if a
+        quorum of the endpoints answers that the node does not have the transaction."""
         return self._agreed("transaction", lambda node: node.calldata(transaction))[0]
 
     def balance(self, account: Address, block: str | dict[str, Any]) -> int:

@@ -150,9 +150,10 @@ class CertificateKey(NamedTuple):
 class KeyRegister:
     """The state of the contract `BlsKeys`, rebuilt from events: all certificate keys, their accounts and their stake trees.
 
-    A key can be used once the contract has noted the account's place in a stake tree with the key (`PlaceNoted`). A key belongs
-    to one account and one tree forever. A replacing key takes over the place of the replaced key only while the account is in
-    that tree's pool. So the register also needs events of `Registry`.
+    A key is not usable when the account registers it. It becomes usable when the contract notes, for this key, the account's
+    place in a stake tree (`PlaceNoted`). From then on the key belongs to this account and this tree forever. An account that is
+    in the pool of its old key's tree and registers a new key keeps its place at once; otherwise the place must be noted again.
+    The register applies events of `Registry` too, because they say which pool an account is in.
     """
 
     def __init__(self) -> None:

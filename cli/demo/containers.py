@@ -112,8 +112,8 @@ def metrics_port(actor: str) -> int:
 
 
 def site_in(folder: Path, database_server: str = "") -> ContainerSite:
-    """Returns the site of a network whose files are in this folder. `database_server` is the URL of a PostgreSQL server, or empty
-    for SQLite."""
+    """Returns the paths, ports and URLs of the container network that has its files in `folder`. `database_server` is the URL of
+    the PostgreSQL server on which each actor has a database. If it is empty, each actor has an SQLite file."""
     return ContainerSite(folder, folder, PORTS, EPOCH, database_server)
 
 

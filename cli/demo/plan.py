@@ -131,12 +131,12 @@ seed."""
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The parameters, lengths and money with which a network of the demo's actors is built."""
+    """What a demo network is built with: parameters of the contracts, values that a deployment never changes, and money."""
 
     params: ParamSet
     """Parameters of the contracts."""
     shape: Shape
-    """Lengths in blocks, which no vote can change."""
+    """Values that no vote can change: lengths in blocks, the stake per unit, the first price limits."""
     stake_wei: Mapping[str, int]
     """Stake of each operator and verifier in wei, by name."""
     funds_wei: int

@@ -148,7 +148,7 @@ IN_FOLDER = StorageKeySource()
 
 @dataclass(frozen=True, slots=True)
 class WrappedKey:
-    """Content of `storage.wrapped`."""
+    """Content of the file `storage.wrapped`: the wrapped storage key of a shard."""
 
     wrapped: Blob
     """The wrapped key, as the wrap command printed it."""
