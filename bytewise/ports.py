@@ -256,12 +256,13 @@ class ReportView(Protocol):
         ...
 
     def reported(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        """Returns a pair of operator and receipt number for each penalty that a report of equivocation took in these blocks."""
+        """Returns a pair of operator and receipt number for each report of equivocation in these blocks for which
+        stake of the operator was taken."""
         ...
 
     def skipped(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        """Returns a pair of operator and receipt number for each penalty that a report of a skipped number took in these
-        blocks."""
+        """Returns a pair of operator and receipt number for each report in these blocks for which the operator paid a penalty,
+        because it anchored an empty leaf under the number of a receipt that it had signed."""
         ...
 
 

@@ -27,7 +27,7 @@ SEALED_BYTES = 48
 
 
 class Recipients(NamedTuple):
-    """The shards among which the PSK of an envelope is shared."""
+    """The shards that each get one share of the pre-shared key (PSK) of an envelope."""
 
     threshold: int
     """Number of shares that determine the PSK."""

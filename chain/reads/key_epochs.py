@@ -126,8 +126,8 @@ class KeyEpochReader(RestakingReader):
     def final(self) -> int | None:
         """Returns the number of the newest final block, at which shards decide.
 
-        Returns None until a final block has the contract `KeyEpochs`. A deployment takes many blocks: `deploy_block` and the
-        blocks after it do not have its contracts yet.
+        Returns None if the contract `KeyEpochs` does not exist yet at that block. This happens early in a deployment, which
+        creates its contracts over many blocks from `deploy_block` on.
         """
         number = self.client.head("finalized").number
         (code,) = self.client.codes([self.network.addresses.key_epochs], at_number(number))

@@ -163,11 +163,13 @@ class SnapshotReader(KeyEpochReader):
             return tuple(Digest(log.values["subject"]) for log in logs)
 
     def reported(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        """Reads operator and number of each report of equivocation in these blocks that took a penalty."""
+        """Reads operator and receipt number of each report of equivocation in these blocks for which stake of the operator was
+        taken."""
         return self._numbers("Equivocation", from_block, to_block)
 
     def skipped(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        """Reads operator and number of each report of a skipped number in these blocks that took a penalty."""
+        """Reads operator and receipt number of each report of a skipped number in these blocks for which the operator paid a
+        penalty."""
         return self._numbers("Skipped", from_block, to_block)
 
     def answered_leaves(self, subject: Digest, from_block: int, to_block: int) -> tuple[SignedLeaf, ...] | None:

@@ -32,7 +32,8 @@ class SharesHistory:
         return self.versions[-1]
 
     def holders(self) -> dict[Address, ShareHolder]:
-        """Returns every shard that has or had a share, with its address as the newest version names it."""
+        """Returns every shard that has or had a share, by its account. URL and certificate of each come from the newest version
+        in which this shard has a share."""
         return {each.address: each for shares in self.versions for each in shares.holders}
 
     def superseded_at(self, shares: DealtShares) -> int | None:

@@ -295,7 +295,8 @@ class DeviceRunner(Runner):
     def teacher_force(
         self, cache: TokenCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK, logits: bool = True
     ) -> list[list[HeadRow]]:
-        """Appends sequences on the device (prefill), as in `Runner`."""
+        """Runs the model on the tokens of all sequences and appends them to the cache on the device (prefill). Returns the head
+        rows of each sequence `i` from its index `keep[i]` on. Rows always keep their logits."""
         if self._decoder is not None:
             self._decoder.forget()
         with self._device:

@@ -129,11 +129,11 @@ def locked_seconds(p: ParamSet) -> int:
 
 
 def open_at_once(mean: float, ready: float) -> int:
-    """Returns the number of disputes that a watchtower must be able to afford at once.
+    """Returns the number of disputes that a watchtower must be able to afford at once: the smallest number such that, with a
+    chance of at least `ready`, no more than this number are open at one time.
 
-    With the chance `ready`, no more disputes are open at the same time. Their number is assumed to have a Poisson distribution
-    with this mean, which follows from Little's law. Raises `MalformedValue` for a mean above a million: no account opens so
-    many.
+    The number of open disputes is assumed to have a Poisson distribution. Its mean is `mean`, which the caller computes by
+    Little's law (rate times duration). Raises `MalformedValue` for a mean above a million: no account opens so many.
     """
     if mean > MOST_OPEN:
         raise MalformedValue("plan", f"{mean:.0f} disputes would be open at once: at most {MOST_OPEN}")
