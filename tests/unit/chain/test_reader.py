@@ -75,6 +75,13 @@ def posted(place: Place, operator: int, folder: Path, count: int, skips: bool = 
     return made
 
 
+def test_time_of_a_made_network_never_runs_backwards(place: Place) -> None:
+    # A block before its parent is on no real chain: what the contracts count from then on would overflow.
+    chain = reader(place.anvil, place.network)
+    times = [chain.block(number).timestamp for number in range(chain.head() + 1)]
+    assert times == sorted(times)
+
+
 def test_network_is_read_from_address_book_and_rpc_alone(place: Place, tmp_path: Path) -> None:
     write_network(tmp_path / "network.json", place.network)
     network = read_network(tmp_path / "network.json")
