@@ -22,7 +22,7 @@ _SETTINGS_OF_A_SHARD = frozenset({"--database-url-file", "--metrics-port", "--ev
 """Options that `init` refuses for a shard, but whose settings the shard's settings file has."""
 _SHARD, _OPERATOR, _JUDGES = frozenset({NodeRole.SHARD}), frozenset({NodeRole.OPERATOR}), frozenset(JUDGES)
 _NODES, _WITH_ACCOUNT = frozenset(NodeRole) - _SHARD, frozenset(NodeRole) - _SHARD - {NodeRole.MONITOR}
-_USERS = {
+USERS = {
     **dict.fromkeys(("--database-url-file", "--metrics-port"), _NODES),
     **dict.fromkeys(("--da", "--key", "--password-file", "--prompt"), _WITH_ACCOUNT),
     **dict.fromkeys(("--signer-url", "--account", "--signer-ca", "--signer-cert", "--signer-key"), _WITH_ACCOUNT),
@@ -149,7 +149,7 @@ def _refuse_unused(role: NodeRole, context: typer.Context) -> None:
     for parameter in context.command.params:
         option, source = parameter.opts[0], context.get_parameter_source(parameter.name or "")
         is_given = source is not None and source.name == "COMMANDLINE"
-        if is_given and role not in _USERS.get(option, frozenset(NodeRole)):
+        if is_given and role not in USERS.get(option, frozenset(NodeRole)):
             hint = f" here: set it in FOLDER/{SETTINGS}" if role is NodeRole.SHARD and option in _SETTINGS_OF_A_SHARD else ""
             raise ConfigurationError(option, f"role {role} does not use it{hint}")
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
 from eth_account import Account
 
 from bytewise.service.exit_codes import Exit
@@ -15,6 +16,8 @@ from bytewise.service.settings import load_settings
 from bytewise.storage.engine import check_revision, open_database
 from chain.sending.keys import open_signer
 from cli.__main__ import main
+from cli.node.init import USERS
+from cli.node.init import init as init_command
 from cli.node.roles import NodeRole, role_of
 from cli.options import SETTINGS
 from dashboard.monitor.settings import MonitorSettings
@@ -143,6 +146,15 @@ def test_wrong_choice_is_named_and_nothing_is_made(
     assert init(place, role, *wrong) == Exit.USAGE
     assert named in capsys.readouterr().err
     assert not (place / "node").exists() and not list(place.glob(".node*"))
+
+
+def test_each_option_says_which_roles_use_it() -> None:
+    # An option without a row in the table is taken from everybody, and forgotten where nothing reads it.
+    program = typer.Typer(add_completion=False)
+    program.command()(init_command)
+    options_of_init = {each.opts[0] for each in typer.main.get_command(program).params if each.opts[0].startswith("--")}
+    assert options_of_init - USERS.keys() == {"--role", "--network", "--rpc"}
+    assert USERS.keys() < options_of_init
 
 
 def test_judge_needs_an_environment_for_a_pinned_model_only(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
