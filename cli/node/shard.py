@@ -106,64 +106,68 @@ partial."""
 
 _TEMPLATE = """\
 # Settings of the key shard at {url}, made by `bytewise shard init`.
-# Start it with `bytewise run --config` and the path of this file. A relative path here is one beside this file.
+# Start the shard with `bytewise run --config` and the path of this file. Relative paths below start at this file's folder.
 role = "shard"
 
 [shard]
 
-# Where it listens: HTTPS for its public log and for ceremonies, and attested channels, over which alone it gives partials. Others
-# reach both at the addresses in entry.json, which differ behind a proxy.
+# Addresses on which the shard listens. Port `port` serves HTTPS: the public release log and key ceremonies. Port `channel_port`
+# serves attested channels, and partials leave only through these. Others use the addresses in entry.json; behind a proxy those
+# are different.
 host = {host}
 port = {port}
 channel_port = {channel_port}
 
-# Keys, sealed shares, and the newest policy that it accepted. Back them up after every ceremony: `bytewise shard backup`.
+# Folder with the keys, the sealed shares and the newest accepted policy. After every ceremony, back it up with
+# `bytewise shard backup`.
 folder = "."
-# What seals shares and account there: the key in storage.key, or in a file elsewhere; or wrapped in storage.wrapped, by one
-# command that reads the key from stdin and prints it wrapped, and another that reverses that at every start (a key service, a
-# token, a TPM: docs/guide/run-a-key-shard.md). A program and its arguments each, run without a shell; `bytewise shard wrap`
-# changes to them later.
+# The storage key seals shares and account key in that folder. There are two ways to keep it:
+# - As a file: storage.key in the folder, or the file that `storage_key_file` names.
+# - Wrapped by a key service, a token or a TPM (docs/guide/run-a-key-shard.md). `wrap_command` reads the key from stdin and prints
+#   it wrapped, for the file storage.wrapped. `unwrap_command` does the reverse at every start. Each is a program with its
+#   arguments, run without a shell. `bytewise shard wrap` changes from a file to these commands.
 {sealing}
-# What it released, signed and chained. It must never go back: replicate it by its own means, away from the backups of the folder.
-# PostgreSQL works too: name it here without its password (`~/.pgpass` has it), and run
-# `python -m bytewise.storage migrate --url URL` once.
+# Database with the release log. Never restore an older state of it: others would see two histories. So do not keep it in the
+# backups of the folder, but replicate it. PostgreSQL works too: write its URL here without the password (the password is in
+# `~/.pgpass`), and run `python -m bytewise.storage migrate --url URL` once.
 database_url = {database_url}
 
-# The epoch that it serves. Until a ceremony has made it (`bytewise key dkg`) the shard only takes part in ceremonies; then put
-# the document here and restart.
+# Document of the key epoch that the shard serves. A ceremony makes it (`bytewise key dkg`). Before that, the shard only takes
+# part in ceremonies. After it, put the document here and restart.
 epoch_file = "epoch.json"
-# Which enclaves get keys, signed by the governors below; needed as soon as there is an epoch.
+# Appraisal policy: which enclaves get keys. The governors below sign it. Needed as soon as there is an epoch.
 policy_file = "policy.json"
-# Contracts and key epochs of the network.
+# Address book: contracts and key epochs of the network.
 network_file = {network_file}
 
-# Nodes of the chain, best your own. With several, what fewer than `rpc_quorum` of them say alike is not acted on: set rpc_urls
-# and rpc_quorum in place of rpc_url.
+# Chain node, preferably your own. For several nodes set rpc_urls and rpc_quorum in place of rpc_url. The shard then acts only on
+# answers that at least `rpc_quorum` nodes agree on.
 {rpc}
 # rpc_quorum = 2
-# Which blocks decide a release: "finalized", or "latest" on a chain that finalizes none.
+# Blocks that decide a release: "finalized", or "latest" on a chain without finality.
 finality = "finalized"
 
-# The only account whose key ceremonies it takes part in.
+# Account that runs key ceremonies. The shard takes part in no others.
 coordinator = {coordinator}
-# Plans, by digest, that may give shares of its keys to other shards. Look at a plan (`bytewise key plan FILE`) before.
+# Digests of the plans that may give shares of its keys to other shards. Read a plan first: `bytewise key plan FILE`.
 # approved_plans = ["0x..."]
-# Days after which it reminds you to have the shares dealt again (`bytewise key reshare`); 0: never.
+# Days after which the shard reminds you to have the shares dealt again (`bytewise key reshare`). 0 means never.
 # refresh_days = 180
 
-# Who approves appraisal policies, and how many of them must.
+# Accounts that approve appraisal policies, and how many of them are needed.
 {governance}
 
-# Whether it has a part in key epochs numbered from 3 * 2^32 on: enclaves are given its share and rebuild the key (ADR-040).
+# Whether the shard takes part in key epochs with numbers from 3 * 2^32 on. In these, enclaves get its share itself and rebuild
+# the key (ADR-040).
 # release_shares = true
 
-# How it is attested to the enclaves that ask it: "tdx" or "snp", with a folder of collateral or certificates that is kept
-# current. Needed as soon as there is an epoch.
+# How the shard is attested to enclaves: "tdx" or "snp", with a folder of collateral or certificates. Keep that folder current.
+# Needed as soon as there is an epoch.
 {attestation}
 
-# Light audits that it serves in one epoch at most. Seats of disputes are never refused for it.
+# Largest number of light audits that the shard serves in one epoch. Seats of disputes do not count and are never refused.
 audits_per_epoch = {audits}
-# true refuses simulated evidence, policies and epochs, and blocks that are not final.
+# true: refuse simulated evidence, policies and epochs, and blocks that are not final.
 production = {production}
 
 # Where it serves /metrics, /livez, /readyz and /version.
