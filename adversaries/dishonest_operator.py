@@ -76,7 +76,7 @@ class ForgesTheTrace:
 
 
 class ShowsAnotherText:
-    """Engine that runs the model, but shows, seals and signs another text. The `outHash` stays that of the true answer."""
+    """Engine that runs the model, but shows, seals and signs another text. The `out_hash` stays that of the true answer."""
 
     def __init__(self, honest: Engine) -> None:
         self._honest = honest
@@ -92,7 +92,7 @@ class ShowsAnotherText:
 
 class CheatsInTurn:
     """Engine that commits one fraud of each kind in the first requests, then gives honest answers. If `every` is N, it cheats
-    on every Nth answer for ever."""
+    on the first answer and then on every Nth one, for ever."""
 
     def __init__(self, honest: Engine, frauds: tuple[Engine, ...], every: int = 0, planted: Path | None = None) -> None:
         self._honest = honest

@@ -247,8 +247,8 @@ def partition(peers: Sequence[GossipPeer]) -> dict[str, Any]:
 
 
 def first_statement(peers: Sequence[GossipPeer]) -> dict[str, Any]:
-    """Lets a seat state that it has an envelope in the block in which all learn of its dispute, while a dead member is dialled.
-    All others must hear the statement."""
+    """Lets a seat state that it has an envelope as soon as all members know the seats of a dispute. Meanwhile they dial a dead
+    member. All others must hear the statement."""
     dead, alive = peers[-1], peers[:-1]
     dead.stop()
     joined(alive, COUNT - 2)

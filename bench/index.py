@@ -20,7 +20,7 @@ EVENTS_PER_BLOCK = 1.2
 
 
 def measure(events: int) -> dict[str, object]:
-    """Indexes about `events` events, all of final blocks, and one fork of 64 blocks at the end. Returns the figures."""
+    """Indexes about `events` events, almost all in final blocks, and then one fork of 64 blocks. Returns the figures."""
     machine = describe()
     chain = MemoryChain(1)
     chain.extend(int(events / EVENTS_PER_BLOCK))

@@ -95,7 +95,8 @@ def tokens_of(prompt: int) -> list[int]:
 
 @functools.cache
 def path_of(model: str, kind: str, way: str, threads: int) -> AnyPath:
-    """Returns an open path whose matrix products have passed their known answers."""
+    """Returns an open path. A native path for the first model has passed the known-answer test of its kernel. The backend of a
+    torch path was checked before, by `computed`."""
     known = known_models.built_model(model)
     if kind == "torch":
         return Runner(known, backend_named(way.partition(" ")[0]))

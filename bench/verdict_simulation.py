@@ -110,8 +110,8 @@ def simulate(setting: Setting, trials: int, seed: int) -> dict[str, DisputeChanc
 
 
 def surprise(trials: int, hits: int, chance: float) -> float:
-    """Returns how unlikely it is that independent trials of that chance give at least so many hits, or at most so few. A small
-    value means disagreement."""
+    """Returns the probability that independent trials of that chance give at least so many hits, or at most so few. A small value
+    means disagreement."""
     if not 0 < chance < 1:
         return float(hits == round(trials * chance))
     logs = (_log_mass(trials, n, chance) for n in (range(hits, trials + 1) if hits > trials * chance else range(hits + 1)))

@@ -27,8 +27,8 @@ def make_reveal(
 ) -> AttentionReveal:  # fmt: skip
     """Makes the reveal of a schedule, with proofs from the lists of the operator's batches.
 
-    `carrier` is the receipt whose request has the commitment to the schedule, and `request` is this request. Raises `TooEarly` if
-    the schedule's range of receipts, a challenge window or a dispute is not over.
+    `carrier` is the receipt whose request has the commitment to the schedule, and `request` is that request. Raises `TooEarly` if
+    the operator has not anchored the last receipt of the schedule's range, or if a challenge window or a dispute is not over.
     Raises `RevealRefused` if the anchored receipts do not prove the schedule. Errors of the DA store pass through.
     """
     reader = connection.reader

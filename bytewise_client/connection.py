@@ -36,9 +36,10 @@ class BoundedStore:
         self._get, self._patience_s, self._left_s = get, patience_s, patience_s
 
     def get(self, locator: str, accept: Accept | None = None) -> bytes:
-        """Reads the bytes at a locator. Errors of the store pass through.
+        """Reads the bytes at a locator. Errors of the store pass through. An `Unavailable` error makes a read a failed one.
 
-        Once failed reads have taken `patience_s` seconds together, raises `TryAgain` without asking the store.
+        Raises `TryAgain` if this read takes longer than failed reads may still take. Once failed reads have taken `patience_s`
+        seconds together, raises `TryAgain` without asking the store.
         """
         if self._left_s <= 0:
             raise TryAgain("DA", f"brought nothing in {self._patience_s:.0f} s")
@@ -79,7 +80,8 @@ class Connection(NamedTuple):
 def connected(network_file: Path, rpc: list[str], da: list[str]) -> Iterator[Connection]:
     """Context manager that connects to the network of an address book file, and yields the connection.
 
-    `rpc` and `da` are URLs. Raises `ConfigurationError` if the file is no address book of that chain, or if a URL is malformed.
+    `rpc` and `da` are URLs. Raises `ConfigurationError` if the file is no address book of that chain, if a contract has other
+    code than the address book says, if a node is named twice, or if a URL is malformed.
     """
     for each in da:
         verify_http_url("--da", each, "an EigenDA proxy or store")

@@ -1,6 +1,6 @@
-"""Checks whether an OpenAI-compatible endpoint answers one seeded request with the same bytes each time.
+"""Checks whether an OpenAI-compatible endpoint answers a seeded request with the same bytes each time.
 
-The requests are sent alone and among other traffic. The first differing byte ends the run.
+Two such requests are repeated, alone and among other traffic (`Plan.probes`). The first differing byte ends the run.
 """
 
 import json
@@ -60,7 +60,8 @@ class Endpoint:
         self._http = httpx2.Client(verify=trust, timeout=TIMEOUT_S, headers={"authorization": f"Bearer {api_key}"})
 
     def model(self) -> str:
-        """Returns the name of the first model that the endpoint serves."""
+        """Returns the name of the first model that the endpoint serves. Raises `ConfigurationError` if the endpoint lists no
+        model, and the errors of `ask`."""
         listed = self._send("GET", "/models").get("data")
         if not isinstance(listed, list) or not listed or not isinstance(listed[0], dict):
             raise ConfigurationError("URL", "the endpoint lists no model; name one with --model")
@@ -69,7 +70,9 @@ class Endpoint:
     def ask(self, body: Body, key: str) -> Body:
         """Sends a request and returns the whole answer. `key` is the idempotency key of the request.
 
-        With a new key, an endpoint that stores answers must compute the answer again.
+        With a new key, an endpoint that stores answers must compute the answer again. Raises `TryAgain` if the endpoint cannot be
+        reached, fails, or stays busy for `PATIENCE_S` seconds. Raises `ConfigurationError` if it refuses the request, or if its
+        answer is too large or no JSON object.
         """
         return self._send("POST", "/chat/completions", body, {"idempotency-key": key})
 
@@ -136,7 +139,7 @@ class Plan:
     traffic: int
     """Number of different requests that are in progress beside each request among traffic."""
     tokens: int
-    """Number of new tokens in each answer."""
+    """Most new tokens in each answer (`max_tokens`)."""
     seed: int
     """Sampler seed of the identical requests."""
 
@@ -187,9 +190,9 @@ class GateFinding:
     answers: int
     """Number of received answers, traffic included."""
     compared: int
-    """Number of comparisons of an answer with the first answer."""
+    """Number of answers that were found equal to the first answer to the same request."""
     bytes: int
-    """Number of bytes that were compared."""
+    """Number of bytes in these equal answers."""
     difference: DifferentAnswer | None
     """The first difference that was found, or None if there is none."""
     replayed: bool
@@ -201,7 +204,8 @@ class GateFinding:
 
 
 def comparable(reply: Body) -> dict[str, bytes]:
-    """Returns the parts of an answer that the request alone determines, in the order in which they are compared."""
+    """Returns the parts of an answer that the request alone determines, in the order in which they are compared. Raises
+    `ConfigurationError` if the answer has no choices, or another form than OpenAI's."""
     parts: dict[str, bytes] = {}
     choices = reply.get("choices")
     if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
@@ -268,7 +272,7 @@ class _Differs(Exception):
 
 
 class _Seen:
-    """The first answer to each request, and the number of comparisons with it."""
+    """The first answer to each request, and the number of answers that were equal to it."""
 
     def __init__(self) -> None:
         self._first: dict[str, dict[str, bytes]] = {}
@@ -280,7 +284,8 @@ class _Seen:
     def compare(self, name: str | None, how: str, reply: Body) -> None:
         """Compares an answer to the named request with the first answer to it.
 
-        If `name` is None, the answer is traffic and is only counted.
+        If `name` is None, the answer is traffic. It is only counted, and its receipts are remembered, to find repeated answers.
+        Raises `_Differs` at the first difference.
         """
         self.answers += 1
         for answer in _answers(reply):

@@ -68,8 +68,8 @@ class Labels:
     def _of_audited(self, receipt: Digest, named: Mapping[Address, int], labels: Mapping[int, str]) -> str:
         """Returns the label of the batch that a paid audit names.
 
-        If no audit is paid, a named batch can only lower the label. So nobody can make a receipt look like hardware by posting
-        an audit for another batch.
+        If no audit is paid, returns the label of a named batch that is not `hardware`, or an empty label if there is none. So
+        nobody can make a receipt look like hardware by posting an audit for another batch.
         """
         weaker = sorted({labels[batch] for batch in named.values()} - {HARDWARE})
         for who, batch in named.items():
@@ -295,7 +295,8 @@ class _Votes(NamedTuple):
     """Pairs of dispute and round for which a verdict certificate was posted."""
 
     def brought_by(self, case: Dispute) -> str | None:
-        """Returns how the verdict came to the chain: `certificate` or `votes`. Returns None if there is no verdict."""
+        """Returns how the verdict came to the chain: `certificate` or `votes`. Returns None if there is no verdict yet, or if the
+        guardian refunded the dispute."""
         if verdict_of(case) in (Verdict.NONE, Verdict.REFUNDED):
             return None
         return "certificate" if (case.id, case.round) in self.certified else "votes"
@@ -344,7 +345,7 @@ def phase_end(case: Dispute) -> int | None:
 def _outlook(case: Dispute, params: ParamSet, clock: int) -> dict[str, Any]:
     """Returns the challenger's bond and possible reward, and how long the phase lasts.
 
-    A conviction pays the reward if the challenger knew the answer.
+    A conviction pays the reward if the challenger knew the answer, unless the verdict is UNAVAILABLE.
     """
     end = phase_end(case)
     return {

@@ -46,7 +46,7 @@ class SavedAnswer(NamedTuple):
     shown: dict[str, Any] | None
     """The whole answer. It is None if the file has only an opening."""
     choices: tuple[Choice, ...]
-    """The receipts of the file, at least one: those in the member `answers`, or the single receipt of the answer."""
+    """The choices of the file, at least one: the entries of the member `answers`, or the answer itself as a single choice."""
 
     @property
     def is_several(self) -> bool:
@@ -113,7 +113,8 @@ def _identifier(value: object) -> Digest | None:
 
 
 def _signed(value: object) -> SignedReceipt | None:
-    # The signed receipt is used only if DA is down. A flaw in it shows when it is compared with the anchored receipt.
+    # A signed receipt that cannot be read counts as missing: the file then shows it as a member, and the comparison with the
+    # anchored receipt finds the flaw.
     try:
         return from_json(SignedReceipt, value)
     except Fault:
@@ -137,7 +138,8 @@ class MemberDifference(NamedTuple):
     """Path of the member in the file, such as `choices[0].message.content`."""
     shown: str
     expected: str
-    """Excerpts of both values from their first difference on, in Python's notation, which has no control characters."""
+    """Excerpts of both values in Python's notation, which has no control characters. Excerpts of texts begin shortly before the
+    first difference."""
 
 
 @dataclass(slots=True)
@@ -154,7 +156,7 @@ class Comparison:
 
     @property
     def leaves_text_open(self) -> bool:
-        """Whether the file shows a member of a choice, such as its text, that was not compared."""
+        """Whether a member of a choice in the file, such as its text, was not compared."""
         return any("choices" in path for path in self.unchecked)
 
     def add(self, shown: object, expected: object, path: str) -> None:

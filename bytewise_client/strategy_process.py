@@ -30,7 +30,7 @@ from bytewise.service import connections
 MEMORY_BYTES = 2 * 2**30
 """Most bytes of memory that the process may use. If a strategy needs more, it gets a `MemoryError`."""
 LONGEST_PROBLEM = 400
-"""Most characters of a reported problem."""
+"""Most characters of an error's text in a reported problem."""
 
 
 def main() -> int:

@@ -114,8 +114,8 @@ def verify_receipt(
     open_model: OpenModel = no_model,
     progress: SearchProgress = no_progress,
 ) -> VerificationReport:
-    """Verifies one receipt. If the caller has a saved answer, `saved`, its opening is used, and the members that it shows are
-    compared with the signed records."""
+    """Verifies one receipt. If the caller passes a saved answer (`saved`), this function uses the opening in it, and compares the
+    members that it shows with the signed records."""
     choice = None if saved is None else saved.of_receipt(identifier)
     return VerificationReport((_Verifier(connection, saved, False, open_model, progress).look(identifier, choice),))
 
@@ -131,7 +131,7 @@ class _Verifier(NamedTuple):
     progress: SearchProgress
 
     def look(self, identifier: Digest, choice: Choice | None) -> Seen:
-        """Finds a receipt and checks it. If no list has it, uses only the facts that the chain shows."""
+        """Finds a receipt and checks it. If the search finds no receipt, uses only the facts that the chain shows."""
         search = find_receipt(self.connection, identifier, self.progress, None if choice is None else choice.signed)
         standing, missing = checks.chain_standing(self.connection, search, identifier), checks.not_found(search)
         if choice is not None and choice.signed is not None and (search.found is None or not search.found.is_listed):

@@ -32,7 +32,7 @@ from verifier.wiring import NodeContext, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the member until SIGTERM, and returns the exit code."""
+    """Runs the member until SIGTERM or SIGINT, and returns the exit code."""
     config = Parser("committee", __doc__).parse_args(arguments).config
 
     def work() -> int:
@@ -58,8 +58,8 @@ def build_node(context: NodeContext) -> Node:
 
 
 def _certificates(context: NodeContext) -> Certificates | None:
-    """Builds the part that makes verdict certificates, and registers the member's BLS key if the chain lacks it. Returns None if
-    gossip is off or the member has no BLS key file."""
+    """Builds the part that makes verdict certificates. If the member is in a pool and the chain lacks its BLS key, registers the
+    key. Returns None if gossip is off or the settings name no BLS key file."""
     gossip, key_file = context.gossip, context.settings.gossip.bls_key_file
     if gossip is None or key_file is None:
         return None

@@ -3,7 +3,7 @@
 A vote and its salt are stored in the protection table before anything about the vote is signed, sent or written to the journal.
 From then on the stored vote is the member's only vote of this round.
 
-`SeatResults` counts and logs what the court made of the member's seats, once all seats of their dispute are settled.
+`SeatResults` counts and logs how the member's seats were settled, once all seats of their dispute are settled.
 """
 
 import functools
@@ -94,8 +94,9 @@ class Ballots:
         self._lost: set[Round] = set()
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Decides the next step of this account in each round in which it has seats. Raises `ProtectionMissing` if the chain has
-        a vote of this account that the protection table lacks."""
+        """Turns pending results into votes where it is time (`_protect_settled`). Then decides the next step of this account in
+        each round in which it has seats. Raises `ProtectionMissing` if the chain has a vote of this account that the protection
+        table lacks."""
         votes: dict[Round, Vote] = {}
         if self._fence is not None:
             self._fence.note(snapshot.clock, snapshot.timestamp)
@@ -319,9 +320,9 @@ class SeatResults:
         self._seen: dict[Digest, int] = {}
         """Block at which each dispute that is not over was first seen."""
         self._over: dict[Digest, int] = {}
-        """The same block of each dispute that is over and whose events were not read yet."""
+        """The block of `_seen`, for each dispute that is over and whose events were not read yet."""
         self._counted: dict[tuple[Digest, int, int], int] = {}
-        """Dispute, round and mask of the seats that were counted, with the block of that."""
+        """Block at which seats were counted, by dispute, round and mask of the seats."""
 
     def step(self, snapshot: Snapshot) -> Sequence[Action]:
         """Follows the disputes, and counts the seats of each dispute that is over. Returns no action. After an error, the next
@@ -329,7 +330,7 @@ class SeatResults:
         still_open = {case.id for case in snapshot.disputes if not is_over(case)}
         for dispute in still_open:
             self._seen.setdefault(dispute, snapshot.number)
-        # A step may have been left out, and snapshots lack a dispute from the second block on at which it is over.
+        # A tick may leave out this step, and snapshots have a finished dispute for one block only. So a missing dispute is over.
         for dispute in self._seen.keys() - still_open:
             self._over[dispute] = self._seen.pop(dispute)
         for dispute, first in list(self._over.items()):

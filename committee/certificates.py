@@ -113,8 +113,8 @@ class Certificates:
         self._waiting: deque[SignedMessage] = deque(maxlen=MAX_WAITING)
 
     def listen(self, snapshot: Snapshot) -> None:
-        """Takes the messages that arrived from gossip, and forgets rounds that are over. A bad message is logged and counted, and
-        raises no error."""
+        """Takes the messages that arrived from gossip, and forgets rounds that are over. A malformed message is dropped. A
+        message that is wrong for its round is logged and counted. Neither raises an error."""
         current = {(each.id, each.round): each for each in snapshot.disputes if each.phase in (Phase.COMMIT, Phase.REVEAL)}
         self._notes = {key: kept for key, kept in self._notes.items() if key in current}
         # This node may be a block behind the sender of a message, so messages of a round that begins soon must wait.
@@ -332,8 +332,9 @@ class Certificates:
                 telemetry.log_error("certificate.message_unsent", error, dispute=dispute.id)
 
     def _publish(self, notes: RoundNotes, dispute: Dispute) -> None:
-        """Hands the unsent messages of a round to the gossip process, oldest first. Raises `Unavailable` if it is away; then the
-        rest waits. An opened vote waits too if a reorganisation brought the commit phase back, because others could copy it."""
+        """Hands the unsent messages of a round to the gossip process, oldest first. Raises `Unavailable` if that process is
+        away; then the rest waits. A message that shows the vote also waits if a reorganisation brought the commit phase back,
+        because others could copy the answer."""
         for name, body in list(notes.unsent.items()):
             if dispute.phase is Phase.REVEAL or name in SENT_BEFORE_REVEAL:
                 self._gossip.publish(TOPIC, body)

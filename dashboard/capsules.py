@@ -60,7 +60,7 @@ class CapsuleShelf:
 
     def note(self, dispute: bytes) -> CapsuleNote | None:
         """Verifies a dispute's capsule, or takes the result of an earlier verification, and returns the result for the page.
-        Returns None if the dispute has no capsule."""
+        Returns None if the dispute has no capsule that `read` returns."""
         file = self._file(dispute)
         try:
             found = file.stat() if file is not None else None
@@ -69,7 +69,7 @@ class CapsuleShelf:
         if found is None:
             return None
         key = (dispute, *_version(found))
-        # Only one verification runs at a time. Visitors who ask for the same capsule wait for its result.
+        # Only one verification runs at a time. Other visitors wait for it, so no capsule is verified twice.
         with self._lock:
             if key not in self._notes:
                 data = self.read(dispute)

@@ -61,8 +61,9 @@ class ChainEvents:
         ]  # fmt: skip
 
     def check_logs(self, blocks: Sequence[ChainHeader], events: Sequence[ChainEvent], trees: Collection[str]) -> None:
-        """Compares events with the bloom filters and receipts roots of their blocks. Raises `TryAgain` if a block has other logs.
-        If the node returns no block receipts, this method accepts the events unchecked and logs that once."""
+        """Compares events with the bloom filters and receipts roots of their blocks. Raises `TryAgain` if a block has other
+        logs, and `BrokenAnswer` if a header or a receipt is malformed. If the node refuses to return block receipts, this method
+        logs that once, and from then on accepts all events unchecked."""
         watched = frozenset(self._watched(trees))
         for block in blocks:
             raw = self._raw.get(block.hash)
@@ -150,7 +151,8 @@ class LogPlace(NamedTuple):
 
 def verify_block_logs(client: Chain, raw: Mapping[str, Any], watched: Collection[Address], given: Sequence[LogPlace]) -> None:
     """Checks that `given` are exactly the logs that the `watched` addresses have in one block. Raises `TryAgain` with the
-    difference if they are not.
+    difference if they are not, `BrokenAnswer` if the node's header does not hash to its hash or an answer is malformed, and
+    `RpcRefused` if the node returns no block receipts.
 
     `raw` is the block as JSON-RPC returns it. The caller must know that the hash of this block is right.
     """

@@ -177,7 +177,7 @@ def book_digest(book: Network) -> str:
 
 
 def contract_titles(network: Network) -> dict[str, str]:
-    """Returns the address of each contract by the contract's name. The names are written as in the contracts, for example
-    `StakeVault`."""
+    """Returns the address of each contract by a title. The title is the contract's field in the address book in camel case, for
+    example `StakeVault` or `ShortTimelock`."""
     addresses = asdict(network.addresses).items()
     return {"".join(word.capitalize() for word in name.split("_")): str(at) for name, at in addresses}

@@ -1,4 +1,5 @@
-"""Writes `docker-compose.yml`, which runs the demo's network in containers. The processes are those of `cli.demo.actors`.
+"""Writes `docker-compose.yml`, which runs the demo's network in containers, and the files of Prometheus and Grafana for it. The
+processes are those of `cli.demo.actors`.
 
 python deploy/compose.py           # write
 python deploy/compose.py --check   # compare with the committed files; exit 1 if one differs

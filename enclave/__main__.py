@@ -17,7 +17,7 @@ from enclave.settings import EnclaveSettings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the enclave until SIGTERM. Returns the exit code of the process."""
+    """Runs the enclave until SIGTERM or SIGINT. Returns the exit code of the process."""
     config = Parser("enclave", __doc__).parse_args(arguments).config
     telemetry.configure("enclave", details=False)
     sys.excepthook = report_failure

@@ -39,7 +39,8 @@ class TwoBackendEngine(JudgingEngine, SecondBackend, Protocol):
     """A judging engine that can first test its own backend, and that has a second backend for a cross-check."""
 
     def vectors(self) -> Digest:
-        """Runs the known-answer vectors of the arithmetic profile. Raises `NotExact` with the differing vector."""
+        """Runs the known-answer vectors of the arithmetic profile, and returns their digest. Raises `NotExact` with the differing
+        vector."""
         ...
 
 
@@ -82,7 +83,7 @@ class CrossCheck:
         self._line, theirs = socket.socketpair()
         with theirs:
             self.process = ForkedProcess(lambda: self._serve(theirs))
-            """Process of the second backend. It lives as long as the enclave, because the kernel ends it together with its
+            """Process of the second backend. It does not outlive the enclave, because the kernel ends it together with its
             parent."""
 
     def ready(self) -> ProcessReady:
@@ -93,8 +94,8 @@ class CrossCheck:
         return ready
 
     def verify(self, request: Request, truth: Generated) -> None:
-        """Returns normally if the second backend computes the same answer. Raises `CannotExecute` if it computes another answer.
-        Raises `TryAgain` if it returns no answer; the check then decides nothing."""
+        """Returns normally if the second backend computes the same answer. Raises `CannotExecute` if it computes another answer,
+        or cannot run here. Raises `TryAgain` if it returns no result; the check then decides nothing."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.settimeout(self._limit_s)

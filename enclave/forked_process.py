@@ -1,7 +1,7 @@
 """A forked process that does one task and ends. Its memory ends with it, including copies that a language runtime keeps.
 
-When a process of the enclave fails, its report contains the error's class, rule and place. It contains no values, because values
-can be plaintext.
+When a process of the enclave fails, its report contains the error's class, rule and place. It contains the error's text only for
+classes of errors that never name anything of a job, because other values can be plaintext.
 """
 
 import os
@@ -26,8 +26,8 @@ OPENING_LIMIT_S = 600.0
 
 
 def report_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Writes one log line about an error. The enclave also installs it as `sys.excepthook`, because a traceback would show
-    values, and values here can be plaintext."""
+    """Writes one log line about an error. The enclave also installs this function as `sys.excepthook`, because a traceback would
+    show values, and values here can be plaintext."""
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = "" if trace is None else f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
@@ -82,14 +82,14 @@ class ForkedProcess:
 def _run(work: Callable[[], None], parent: int) -> NoReturn:
     code: int = Exit.INTERNAL
     try:
-        # The process must not outlive the supervisor.
+        # The process must not outlive its parent.
         confinement.die_with_parent(parent, signal.SIGKILL)
-        # Signals to the whole group are ignored here: the supervisor handles them and ends this process.
+        # The supervisor handles these signals and ends its processes. This process ignores signals to the whole group.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         work()
         code = 0
-    except BaseException as error:  # noqa: BLE001  top of the process: whatever it is, nothing of it may be printed
+    except BaseException as error:  # noqa: BLE001  (top of the process: a traceback could show plaintext)
         report_failure(type(error), error, error.__traceback__)
     finally:
         sys.stdout.flush()

@@ -1,8 +1,9 @@
 """Keeps HTTP clients and clients of model hubs out of the enclave.
 
 `torch` and `transformers` import names from such clients when they load, although the enclave loads no model from a hub. This
-module gives the two libraries stub modules that have these names. A stub raises an error when a name is used. Any other import of
-a client raises an error that names the client (ADR-057).
+module gives the two libraries stub modules that have these names. The few names that the libraries use have harmless values. Any
+other name of a stub raises an error when it is called. Any other import of a client raises an error that names the client
+(ADR-057).
 """
 
 import importlib
@@ -38,11 +39,12 @@ _UNUSED: dict[str, Sequence[str]] = {
     f"{HUB}.utils": ("build_hf_headers", "get_session", "hf_raise_for_status"),
     f"{HUB}.file_download": (),
 }  # fmt: skip
-"""Names that each stub module has. Using such a name raises an error."""
+"""Names that each stub module has and that raise an error when they are called."""
 
 
 class ImportBlocked(ImportError):
-    """Raised when a module needs a client that has no stub, or a name that the stub does not have."""
+    """Raised for an import of a client that has no stub, for a name that a stub does not have, and for a call of a stub's
+    name. Also raised if a client was loaded before `block_imports`."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is blocked in the enclave")

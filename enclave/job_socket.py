@@ -1,7 +1,8 @@
 """The job socket: a UNIX socket that only the enclave and the duty process may use, with one connection and one job at a time.
 
-One job goes from its first message to its result: make a transport key, verify the ticket, judge, quote (design section 7). No
-data of a job outlive its session. Log lines contain events and ids, never the content of an envelope.
+For one job, the enclave makes a transport key, verifies that the parts of the job belong together, judges the receipt, and quotes
+the result (design section 7). No data of a job outlive its session. Log lines contain events, ids and outcomes, never the content
+of an envelope.
 
 The enclave needs no network. The duty process at the other end of the job socket connects to shards, and passes each stream to
 the enclave. Only the enclave and the shard can read the content of the stream (`enclave.release_client`).
@@ -55,7 +56,7 @@ class ShardDialer:
 
     def dial(self, shard: ShardRecord, timeout_s: float) -> socket.socket:
         """Returns a stream to a shard of the job's epoch. Raises `TryAgain` if there is no job, or if the duty process could not
-        connect."""
+        connect. Ignores `timeout_s`, because the duty process has a time limit of its own for a connection."""
         if self.peer is None:
             raise TryAgain(shard.channel, "no job is being served")
         with self._turn:
@@ -112,12 +113,12 @@ class Session:
         self._secret, self._public = context.transport()
 
     def prepare(self) -> Prepared:
-        """Returns the fresh transport key of this job, with the enclave's instance and limits."""
+        """Returns the fresh transport key of this job, with the enclave's instance, time limit and missing fences."""
         return Prepared(self._context.instance, self._public, self._context.limit_s, self._context.unfenced)
 
     def run(self, job: RunJob) -> JobResult:
-        """Judges the job, and returns the result with its quote. Raises a `Fault` if the job is inconsistent, or if it names
-        another receipt, transport key or instance than `prepare` announced."""
+        """Judges the job, and returns the result with its quote. Raises a `Fault` if the job is inconsistent or not for the
+        receipt of this session, or if its ticket names another transport key or instance than `prepare` returned."""
         identifier = verify_job(job, self._context.chain_id)
         for what, have, want in (
             ("receipt", identifier, self._receipt_id),

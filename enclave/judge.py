@@ -39,7 +39,7 @@ class JudgingEngine(Engine, Protocol):
 
     def confirm(self, request: Request, verification: Verification) -> Verification:
         """Returns the verification if it found no difference, or if a second backend finds the same answer as this engine. Raises
-        `CannotExecute` if the second backend does not."""
+        `CannotExecute` if the second backend finds another answer or cannot run, and `TryAgain` if it gives no result."""
         ...
 
 

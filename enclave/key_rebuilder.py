@@ -1,9 +1,9 @@
 """A child process in which an enclave rebuilds an epoch's private key (ADR-040). A job's process forks this child before the job
 arrives. The child ends after one envelope.
 
-The child has its own transport key and asks the shards itself. It returns only the public half of the transport key and the
-padded plaintext. The job's process reads the plaintext. It never has the shares of the key. It also never has the secret that
-opens the sealed answers of the shards. Once the child has ended, nobody can open these answers.
+The child has its own transport key and asks the shards itself. It returns only the public half of the transport key, and the
+padded plaintext or an error. The job's process reads the plaintext. It never has the shares of the key. It also never has the
+secret that opens the sealed answers of the shards. Once the child has ended, nobody can open these answers.
 
 In an epoch whose key is not rebuilt, the child gives the transport secret to the job's process. That process then asks the shards
 for partials.

@@ -123,7 +123,7 @@ def open_channel(shard: ShardRecord, end: ChannelEndpoint, transport_key: Blob, 
     """Opens the attested channel over which an enclave asks a shard. The channel binds `transport_key`, to which the shard will
     seal its answer.
 
-    Raises `TryAgain` if the shard cannot be reached, and the errors of `bytewise.tee.channel.connect`.
+    Raises `TryAgain` if the shard cannot be reached, the other errors of `dial`, and those of `bytewise.tee.channel.connect`.
     """
     try:
         stream = dial(shard, timeout_s)
@@ -159,7 +159,7 @@ PAUSE_S = 0.5
 """Seconds between two rounds: half a block of the devnet."""
 
 FailureHandler = Callable[[int, BytewiseError], None]
-"""Function that gets the index of a shard and the reason why it gave no partial."""
+"""Function that gets the index of a shard and the reason why it gave no valid partial or share."""
 
 
 def log_failure(index: int, error: BytewiseError) -> None:
@@ -172,8 +172,8 @@ def _wait(seconds: float) -> bool:
 
 
 class ShardKeySource:
-    """A key source that opens envelopes with partials from shards. Implements `bytewise.ports.KeySource`. `pause(seconds)` waits
-    between rounds, and `dial` opens a stream to a shard."""
+    """A key source that opens envelopes with partials or shares from shards. Implements `bytewise.ports.KeySource`.
+    `pause(seconds)` waits between rounds, and `dial` opens a stream to a shard."""
 
     def __init__(
         self,
@@ -202,8 +202,9 @@ class ShardKeySource:
     def open(self, job: RunJob, transport_secret: bytes) -> bytes:
         """Returns the padded plaintext of the job's envelope.
 
-        Raises `EnvelopeProofBad` or `EnvelopeDoesNotOpen` for a bad envelope, and `NoKey` if fewer shards than the threshold
-        answer. Raises `TicketRefused` if ticket, receipt and epoch record do not name the same key epoch.
+        Raises `EnvelopeProofBad` or `EnvelopeDoesNotOpen` for a bad envelope. Raises `NoKey` if fewer shards than the threshold
+        answer, or if the key must be rebuilt and this process rebuilds no keys. Raises `TicketRefused` if ticket, receipt and
+        epoch record do not name the same key epoch, and `ConfigurationError` if the epoch record contradicts itself.
         """
         envelope = verify_receipt_envelope(anchor_domain(job.contracts), job.receipt, job.envelope)
         hybrid.verify_part_count(envelope, job.epoch, job.ticket.receipt_id)
@@ -239,7 +240,8 @@ class ShardKeySource:
         return psk
 
     def _collect(self, query: "ReleaseQuery", answers: dict[int, ShardAnswer], failures: dict[int, BytewiseError]) -> None:
-        """Fills `answers` with the answers of as many shards as the threshold requires. Raises `NoKey` if fewer shards answer."""
+        """Fills `answers` with the answers of as many shards as the threshold requires. Raises `NoKey` if fewer shards answer.
+        Raises `EnvelopeDoesNotOpen` if too many shards state that their part of the envelope does not open."""
         job = query.job
         for attempt in range(self._attempts):
             if attempt:
@@ -302,7 +304,7 @@ class ReleaseQuery:
         self._standing = first_policy_state(decode(AppraisalPolicy, job.policy))
 
     def terms(self, shard: ShardRecord) -> PeerRequirements:
-        """Returns the requirements that a shard must prove on its channel. The shard must run a program that the appraisal policy
+        """Returns the requirements that a shard must meet on its channel. The shard must run a program that the appraisal policy
         accepts, and must sign with its account for this network and epoch.
 
         The policy comes from the duty process, which may be dishonest. A dishonest policy gains nothing. An honest shard refuses
@@ -354,8 +356,8 @@ def _verify_one_epoch(job: RunJob) -> None:
 
 
 def _verify_epoch_keys(job: RunJob, answers: Mapping[int, ShardAnswer]) -> EccPoint:
-    # Answers are verified against verification keys from the duty process. These must belong to the epoch's public key; otherwise
-    # an envelope would seem not to open through no fault of the operator.
+    # Answers are verified against verification keys from the duty process. These keys must belong to the epoch's public key.
+    # Otherwise an honest operator's envelope would seem not to open.
     keys = {each.index: decode_point(each.verification_key) for each in job.epoch.shards if each.index in answers}
     if encode_point(combine(keys)) != job.epoch.public_key:
         raise ConfigurationError(f"key epoch {job.epoch.epoch}", "verification keys are not of its public key")

@@ -1,8 +1,8 @@
 """Runs one process for each job. The supervisor never sees a job, and kills a process that takes too long.
 
 The supervisor keeps the verified weights and the job socket. It forks each process. The process opens the engine, has one
-conversation and ends. No seat can convict without the process of the second backend. When that process ends, the enclave
-therefore ends too and must be restarted.
+conversation and ends. If the second backend has a process of its own, no seat can convict without that process. When it ends, the
+enclave therefore ends too and must be restarted.
 """
 
 import select
@@ -32,7 +32,8 @@ class JobTaken:
 
 
 class Supervisor:
-    """Keeps one job process alive at any time. When that process ends, the supervisor forks the next one, until it is stopped."""
+    """Keeps one job process alive at any time. When that process ends, the supervisor forks the next one, until the supervisor is
+    stopped or `run` returns an error code."""
 
     def __init__(
         self, listening: socket.socket, open_context: Callable[[socket.socket], JobContext], continuity: LogContinuity, limit_s:
@@ -118,7 +119,7 @@ class Supervisor:
         connections.send(line, ProcessReady(context.unfenced))
 
         def taken() -> None:
-            # A client that takes over this process cannot affect the next job.
+            # Without this socket, a client that takes over this process cannot get the connection of the next job.
             self._listening.close()
             connections.send(line, JobTaken())
 

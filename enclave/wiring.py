@@ -44,7 +44,8 @@ the process need them."""
 
 
 def run(settings: EnclaveSettings, fences: list[Fence]) -> int:
-    """Serves jobs until SIGTERM, and returns the exit code. `fences` has the results of the fences that were set up before."""
+    """Serves jobs until SIGTERM or SIGINT, or until a process of the enclave fails, and returns the exit code. `fences` has the
+    results of the fences that were set up before."""
     stop = _stop_on_signals()
     loaded = verify_artifact(
         settings.artifact, _environment(settings), threads=settings.threads, backend=settings.backend, device=settings.device,
@@ -53,14 +54,15 @@ def run(settings: EnclaveSettings, fences: list[Fence]) -> int:
     slower = torch_instead(settings.artifact, settings.device)
     if slower is not None:
         telemetry.log("engine.torch", why=slower)
-    # Forked before there is a quoter or a socket, because a fork gets everything that exists.
+    # The second backend's process is forked before there is a quoter or a socket, because a fork gets everything that exists.
     cross_check = _cross_check(settings, loaded)
     if loaded.has_library:
         library()
     simulator = functools.partial(_simulator, loaded.model_id)
     quoter = open_quoter(settings.evidence, settings.platform_file, settings.endorsements, simulator)
     gc.collect()
-    gc.freeze()  # the collector then neither scans nor copies the permanent objects after each job
+    # The collector of a job's process then does not touch the permanent objects, so the processes share their memory.
+    gc.freeze()
     with job_socket.listen(settings.socket, settings.client_uid) as listening:
         unfenced = _missing(*fences, confinement.filter_calls(forks=True))
         if cross_check is not None:
@@ -70,7 +72,8 @@ def run(settings: EnclaveSettings, fences: list[Fence]) -> int:
         watched = None if cross_check is None else cross_check.process
         supervisor = Supervisor(listening, parts.context, parts.continuity, settings.job_limit_s, stop, parts.announce, watched)
         code = supervisor.run()
-        settings.socket.unlink(missing_ok=True)  # while this process listens, so that it is nobody else's
+        # While this process still listens, so that the file cannot be the socket of another process.
+        settings.socket.unlink(missing_ok=True)
     if cross_check is not None:
         cross_check.close()
     return code
@@ -96,7 +99,8 @@ def _cross_check(settings: EnclaveSettings, loaded: Loaded) -> CrossCheck | None
 
 
 class _ProcessFactory:
-    """The factory of the parts of job processes. The docstring of each method begins with the process in which it runs."""
+    """The factory of the parts of job processes. The docstring of each public method begins with the process in which the
+    method runs."""
 
     def __init__(
         self, settings: EnclaveSettings, loaded: Loaded, quoter: Quoter, cross_check: CrossCheck | None, unfenced: tuple[str, ...]
@@ -111,7 +115,7 @@ class _ProcessFactory:
         """In a job's process: makes everything that one job needs, and sets up the fences that the supervisor cannot set up for
         it."""
         shard_dialer = ShardDialer()
-        # Before the engine has threads and this process may no longer fork.
+        # This call forks the key rebuilder. It comes before the engine starts threads and before a fence forbids forks.
         keys, unfenced = self._keys(line, shard_dialer)
         engine = self._loaded.open()
         engine.vectors()
@@ -147,6 +151,7 @@ class _ProcessFactory:
         return rebuilder, tuple(f"rebuilder {each}" for each in rebuilder.ready().unfenced)
 
     def _rebuilder_fences(self) -> tuple[str, ...]:
+        # In the key rebuilder: sets up its fences, and returns the names of those that are missing.
         limits = confinement.limit_resources(memory_bytes=REBUILDER_BYTES, cpu_s=self._settings.job_limit_s, files=JOB_FILES)
         # A key is worth more than a prompt, so its memory is locked even if there is no swap now: swap could be added during the
         # job.
@@ -179,7 +184,7 @@ def _fences(settings: EnclaveSettings, engine: AnyEngine, writes: bool = False, 
         # A GPU's driver maps more addresses than any machine has memory.
         return [*fences, Fence("bounded", f"not on {settings.device}")]
     cache = engine.allowance if isinstance(engine, ExactEngine) else 0
-    # Opening the engine used some address space already; the same amount is added for that.
+    # Opening the engine has already used some processor time. Twice the time of a job, and a minute, leave enough for the job.
     cpu_s = 2 * settings.job_limit_s * settings.threads + 60
     return [*fences, confinement.limit_resources(memory_bytes=cache + settings.working_bytes, cpu_s=cpu_s, files=JOB_FILES)]
 

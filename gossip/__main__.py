@@ -1,7 +1,7 @@
 """`python -m gossip --config FILE`: the gossip process of one member. It runs in its own environment (`make gossip-venv`).
 
-The exit code is 0 after SIGTERM, and also when the process ends so that its supervisor restarts it. The exit code is 2 for bad
-settings.
+The exit code is 0 after SIGTERM or SIGINT, and also when the process ends so that its supervisor restarts it. The exit code is 2
+for bad settings, and if `peers.json` cannot be read.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """Decides which messages a gossip process relays and stores for its duty process.
 
-A message is admitted only if all of these conditions hold. A registered peer sent it. It keeps the limits. It belongs to this
-network. It belongs to the active key epoch or to the epoch before.
+A message is admitted only if all of these conditions hold. A registered peer made it. It keeps the limits. It belongs to this
+network. It belongs to the active key epoch or to the epoch before. On the topics `root` and `have`, the account of the peer has a
+seat in a dispute to which the message belongs.
 
 Cheap checks come first: the origin, repetition, the origin's rate, the size. Only then is the message parsed. A repeated message
 does not count against the rate.

@@ -206,7 +206,8 @@ class ProcessState:
     connected: int
     """Number of peers to which the process is connected."""
     refusals: dict[str, int]
-    """Number of messages, requests and connections that the process refused since its start, by reason."""
+    """Number of messages, requests and connections that the process refused since its start, by reason. The reason `dial` counts
+    failed attempts to connect to a peer."""
 
 
 class HandOverClient:

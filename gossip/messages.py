@@ -1,8 +1,8 @@
 """Messages on gossip. There are three topics. Each message is a canonical JSON object of at most 4 KiB.
 
-A message is `{"body": {...}, "chain": "31337", "epoch": 1}`. Chain and epoch are checked first, so that a message of another
-network or of an old key epoch is not relayed. The gossip process does not check the statements in a body. Duty processes check
-them.
+A message is `{"body": {...}, "chain": "31337", "epoch": 1}`. The gossip process checks chain and epoch before it relays a
+message, so that a message of another network or of an old key epoch does not spread. It does not check the statements in a body.
+Duty processes check them.
 """
 
 import json

@@ -179,8 +179,9 @@ class GossipNode:
         raise GossipRefused("malformed", f"no call {str(request['call'])[:40]!r}")
 
     async def _publish(self, name: str, data: bytes) -> None:
-        """Publishes a message. Raises `GossipRefused` if no peer listens to the topic, so that the sender of a certificate's
-        message sends it again. A sender of hints does not. A message that was published before is no error."""
+        """Publishes a message. Raises `GossipRefused` if no peer listens to the topic, or if `Admission` refuses the message. The
+        duty process sends a refused message of the topics `root` and `have` again later, but drops a hint. A message that was
+        published before is no error."""
         if not self._pubsub.peer_topics.get(name):
             raise GossipRefused("no_peers", "no peer listens yet")
         self._refused_here[data] = None

@@ -22,14 +22,14 @@ MAX_ADDRESSES = 8
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One registered member."""
+    """One registered member or watchtower."""
 
     account: str
-    """The member's account, `0x` and 40 hexadecimal characters."""
+    """The account, `0x` and 40 hexadecimal characters."""
     key: str
-    """The member's Ed25519 peer key, `0x` and 64 hexadecimal characters. The account signed this key (`GossipIdentity`)."""
+    """The Ed25519 peer key, `0x` and 64 hexadecimal characters. The account signed this key (`GossipIdentity`)."""
     addresses: tuple[str, ...] = ()
-    """Multiaddresses at which the member's gossip process listens."""
+    """Multiaddresses at which the gossip process of the peer listens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class PeersFile:
     """Number of the active key epoch. Messages of this epoch and of the epoch before it are taken."""
     peers: tuple[Peer, ...] = ()
     disputes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Accounts with seats in the current round of each open dispute, by dispute id."""
+    """Accounts with seats in the current round of each dispute in which members commit or reveal now, by dispute id."""
     envelopes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Accounts with seats in the dispute about an envelope, by the envelope's hash. Only these may pass it to each other."""
 

@@ -77,7 +77,7 @@ class RestoreResult(NamedTuple):
     written: tuple[str, ...]
     """Names of the files that the restore put into the folder."""
     dropped: tuple[str, ...]
-    """Names of the share files that were not restored because their shares are not in force."""
+    """Names of the share files that were not restored, because their shares are not in force or the chain was not asked."""
 
 
 def back_up(folder: Path, out: Path, key: bytes, records: ReleaseRecords, clock: Clock, rng: Rng) -> Backup:
@@ -118,9 +118,10 @@ def restore(
     """Restores the keys, and the shares that are in force, into a folder that has none. After a crash, the same call continues.
 
     If `view` is None, this restores no share; a repair by the other shards must then give the shard its share again
-    (`CeremonyPurpose.REPAIR`). Raises `StaleBackup` if the release log is older than the backup, or if the backup lacks a share
-    in force that the chain assigns to this shard. Raises `ConfigurationError` if the folder has other keys or is in use, or if a
-    storage key outside the folder does not open the share. After either error nothing was written.
+    (`CeremonyPurpose.REPAIR`). Raises `StaleBackup` if the release log is older than the backup, or if the backup has only other
+    shares of an epoch than the one in force that the chain assigns to this shard. Raises `StoreCorrupt` if the release log was
+    altered. Raises `ConfigurationError` if the folder has other keys or is in use, or if a storage key outside the folder does
+    not open the share. After each of these errors nothing was written.
     """
     backup = open_backup(file, key)
     verify_logs(backup, records)
@@ -174,8 +175,9 @@ def verify_logs(backup: Backup, records: ReleaseRecords) -> Backup:
 
 
 def drop_stale_shares(draft: Path, shard: Address, view: CeremonyView | None, sealing: StorageKeySource) -> Iterator[str]:
-    """Removes the shares that are not in force from the folder `draft`, and yields the names of their files. Raises `StaleBackup`
-    if the chain assigns a share to this shard and `draft` does not have that share."""
+    """Removes the shares that are not in force from the folder `draft`, and yields the names of their files. Shares of an epoch
+    that the chain does not have yet stay. Raises `StaleBackup` if `draft` has shares of an epoch, but not the share that the
+    chain assigns to this shard."""
     by_epoch: dict[int, list[Path]] = {}
     for path in draft.iterdir():
         if named := _SHARE.fullmatch(path.name):
@@ -201,7 +203,8 @@ def _keep_share_in_force(draft: Path, epoch: int, shard: Address, on_chain: Epoc
 
 
 def _sealer(draft: Path, sealing: StorageKeySource) -> Sealer:
-    # A backup of a folder with an unwrapped storage key contains that key. The operator then runs `bytewise shard wrap`.
+    # A backup of a folder with an unwrapped storage key contains that key. After the restore, `bytewise shard wrap` wraps the
+    # key.
     if (draft / STORAGE_KEY).exists():
         return open_sealer(draft)
     if sealing.key_file is None and not sealing.wrap:

@@ -40,7 +40,7 @@ class CeremonySettings:
     threshold: int
     """Number of shares that open an envelope after the ceremony. In a repair, it is the threshold of the epoch."""
     quorum: int
-    """Fewest receivers that must prove their share. In a repair, it is the fewest helpers that must send their value."""
+    """Fewest receivers that must prove their share. In a repair, it is the fewest helpers that must join."""
     reveal_budget: int
     """Most receivers whose values may become public by false complaints. It must be below the threshold."""
     assurance: str
@@ -149,7 +149,7 @@ class ShardSettings:
     """Program and arguments that wrap the storage key (`kms.storage.sealing`). They get the key on stdin and print the wrapped
     key."""
     unwrap_command: tuple[str, ...] = ()
-    """Program and arguments that unwrap the storage key. They run once at each start."""
+    """Program and arguments that unwrap the storage key. They run at each start."""
     wrap_limit_s: float = LIMIT_S
     """Most seconds that either of the two commands may take."""
     metrics: MetricsSettings | None = None

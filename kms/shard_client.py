@@ -1,6 +1,6 @@
 """HTTPS client of one shard with a pinned certificate, for programs that read the shard's public log or run ceremonies.
 
-Every exchange ends by one deadline, however slowly the shard answers.
+Every exchange ends by one deadline, however slowly the shard answers. Only the resolution of a host name has the system's limits.
 """
 
 import socket
@@ -124,7 +124,7 @@ _FAILURES = (
 
 
 class ShardBusy(TryAgain):
-    """Raised when the shard is busy and asks the caller to come again later."""
+    """Raised when the shard refuses a call that may succeed later, for example because it is busy."""
 
 
 class ShardClient:
@@ -150,8 +150,8 @@ class ShardClient:
         self._http.close()
 
     def call(self, method: str, path: str, body: bytes, timeout_s: float | None = None) -> bytes:
-        """Sends a request and returns the body of a 200 answer. Raises `ShardRefused` with the shard's rule, `TryAgain` if the
-        shard cannot be reached, or `ShardBusy` if it is busy.
+        """Sends a request and returns the body of a 200 answer. Raises `ShardRefused` with the shard's rule, or if the answer
+        is too large. Raises `TryAgain` if the shard cannot be reached, or `ShardBusy` if the same call may succeed later.
 
         The call ends after `timeout_s`, by default the client's own limit, even if the answer comes one byte at a time. Only one
         call may run at a time.

@@ -1,9 +1,9 @@
 """The leaves of the next batch: receipts, and signed empty leaves in the places of receipts that can no longer be posted.
 
 The numbers of a batch have no gap. If a receipt is lost or late, the operator signs an empty leaf with the receipt's number, so
-that later receipts can still be anchored (ADR-011). The operator never skips a receipt that can still be posted. A receipt must
-be anchored before its Request expires. An expired Request is a defect of the record (R-28), and a committee would convict the
-operator for it.
+that later receipts can still be anchored (ADR-011). The operator skips a receipt only if the receipt is lost or too little time
+is left to post it. A receipt must be anchored before its Request expires. An expired Request is a defect of the record (R-28),
+and a committee would convict the operator for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,8 @@ CLOSED = "its environment, model or key epoch has closed, or the pool that judge
 
 
 class ServiceTerms(NamedTuple):
-    """The environment, model and key epoch that a batch header names. The chain can close each of the three by itself."""
+    """The environment, model and key epoch that a batch header names. Each of the three can be closed on the chain, separately
+    from the other two."""
 
     environment: Digest
     model_id: Digest

@@ -54,7 +54,7 @@ class Counter(Protocol):
 
     @property
     def created(self) -> int:
-        """Unix seconds at which the model was first served."""
+        """Unix second at which this process had loaded the model."""
         ...
 
     @property
@@ -82,8 +82,8 @@ class Counter(Protocol):
 
 
 class Gate:
-    """Gives the API its service after the model is loaded. Until then the API answers every request but `/version`
-    with status 503."""
+    """Gives the API its service after the model is loaded. Until then the API answers every valid request but `/version` with
+    status 503."""
 
     def __init__(self) -> None:
         self.service: Counter | None = None
@@ -101,7 +101,7 @@ class Gate:
 
 
 def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_timeout_s: float) -> FastAPI:
-    """Builds the web application. Requests that need the model get status 503 until the caller sets `gate.service`."""
+    """Builds the web application. Valid requests that need the model get status 503 until the caller sets `gate.service`."""
     app = FastAPI(title="Bytewise operator", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(HTTPException, _http_error)  # type: ignore[arg-type]
     app.add_exception_handler(BytewiseError, _our_error)  # type: ignore[arg-type]
@@ -131,7 +131,7 @@ def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_t
         body = await _read_body(request, max_body_bytes)
         future = await to_thread.run_sync(_accept, gate, request, body)
         try:
-            # The shield keeps the work alive when a client disconnects, because another client may wait for the same work.
+            # The shield keeps the work alive after the timeout, because a retry may wait for the same work.
             answer = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), answer_timeout_s)
         except TimeoutError:
             raise Late("answer", f"not within {answer_timeout_s:.0f} s; ask again to wait for it") from None

@@ -2,9 +2,9 @@
 
 The operator sends one batch at a time, because the contract requires first_seq = last_seq + 1. It stores the header before it
 sends the header. So it sends the same header again after a crash or a reorganisation. The chain, not the store, decides whether
-a batch is anchored. If a receipt of the batch can no longer be posted, the operator discards the batch after none of the
-batch's transactions can be mined. The next batch skips that receipt's number. `BatchDuties` answers demands about anchored
-batches and releases their collateral.
+a batch is anchored. If a receipt of the batch can no longer be posted, the operator waits until no transaction with the header
+can be mined any more, and then discards the batch. The next batch skips that receipt's number. `BatchDuties` answers demands
+about anchored batches and releases their collateral.
 """
 
 import itertools
@@ -49,7 +49,7 @@ from serving.anchoring_order import (
 )
 from serving.readiness import FEE_MARGIN, Readiness, ReadinessWatch
 
-# Duties of an operator about anchored batches: answer demands, release collateral.
+# Duties of an operator about anchored batches: it answers demands and releases collateral.
 
 SUBJECTS_PER_CALL = 256
 """Most demands that one call to the chain reads."""
@@ -322,7 +322,8 @@ class Batcher:
         """Reads the chain, records which batches are anchored, and builds and sends the next batch.
 
         The caller may call it at any time, because a repeated call repeats nothing. A receipt that can no longer be posted is
-        not sent, and the batch skips its number (`serving.anchoring_order`).
+        not sent, and the batch skips its number (`serving.anchoring_order`). Raises `ConfigurationError` if the chain has a
+        receipt number that this database has not used yet, unless `restored` is set.
         """
         readiness = self.chain.read()
         next_seq = self.receipt_store.next_seq()
@@ -351,11 +352,11 @@ class Batcher:
             telemetry.log("batch.anchored", first_seq=header.first_seq, count=header.count, block=readiness.number)
 
     def _publish(self, readiness: Readiness) -> None:
-        """Sends the oldest stored batch that is not anchored.
+        """Sends the oldest stored batch that is not anchored. If there is none, builds and sends a new batch.
 
         The sender posts no header twice. So a repeated call is harmless while a lagging chain node does not show the batch yet.
-        If the time limit of the batch is over and no stored batch can be mined any more, this method builds and sends a new
-        batch.
+        If the time limit of the batch is over and no stored batch can be mined any more, this method discards all stored batches,
+        and builds and sends a new one.
         """
         opened = self.receipt_store.open_batches()
         if opened:

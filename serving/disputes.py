@@ -147,7 +147,7 @@ class OperatorDisputes:
         """Makes sure that the committee finds the envelope: at its first locator, or at the locator in the answer to a demand.
 
         The committee uses a new locator only if it is the answer to a demand. So the operator itself demands the envelope, and
-        `BatchDuties` answers. The bond comes back to the account that answers. This works only while the receipt's window is
+        `BatchDuties` answers. The contract then credits the bond to the operator. This works only while the receipt's window is
         open. `proofs` returns the proofs of the batch with the given first number.
         """
         signed, envelope = self._receipt_store.receipt(case.receipt_id), self._receipt_store.envelope(case.receipt_id)

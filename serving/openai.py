@@ -246,7 +246,7 @@ class ChatRequest:
     messages: tuple[tuple[str, str], ...]
     """Messages in order, each with its role and its text."""
     max_new_tokens: int | None
-    """Most new tokens. None allows as many as fit into the context."""
+    """Most new tokens. None allows as many as fit into the context and the limits of the environment."""
     temperature: Decimal
     top_p: Decimal
     top_k: int
@@ -270,8 +270,7 @@ class ChatRequest:
 
 
 def read_chat_request(value: Any) -> ChatRequest:
-    """Reads the request from a parsed body. Raises `BadRequest(param, why)` with the first parameter that the server cannot
-    serve."""
+    """Reads the request from a parsed body. Raises `BadRequest(param, why)` with one parameter that the server cannot serve."""
     if not isinstance(value, dict):
         raise BadRequest("body", "must be a JSON object")
     body = {name: item for name, item in value.items() if item is not None}

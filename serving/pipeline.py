@@ -1,4 +1,5 @@
-"""Computes one answer: run, seal, put on DA, sign, store, answer (design section 5). All of it runs in the engine's thread.
+"""Computes one answer: run, seal, put on DA, sign, store, answer (design section 5). These steps run in the engine's thread.
+`Pipeline.prepare` checks the request before, in a thread of the HTTP server.
 
 A crash is harmless at every point. One transaction stores number, signed receipt and answer together. Before the transaction,
 no signed record has left the process; at worst DA has a ciphertext that no receipt names. After it, a retry gets the stored

@@ -12,9 +12,9 @@ from bytewise.protocol.jobs import EpochRecord
 from bytewise.service.readiness import ChainHead, Check, ReadinessRegistry, rounded_ether
 
 OPERATOR_GAS = 2_000_000
-"""Largest amount of gas that an operator may have to pay at once (`bench/results/gas.json`). It covers a batch after the
-longest silence, an appeal, and the answer to a demand. Only the answer with the longest list takes more, up to 5 million gas.
-For such an answer this amount is enough at two fifths of the highest fee."""
+"""Gas for which an operator must be able to pay at once (`bench/results/gas.json`). It covers a batch after the longest silence,
+an appeal, and almost every answer to a demand. Only the answer with the longest list takes more, up to 5 million gas. If the fee
+is at most two fifths of the highest fee, the money for this amount pays for that answer, too."""
 NO_EPOCH = "no key epoch is open, or the operator's network.json lacks it"
 """Reason to refuse requests. The chain may have a key epoch that the address book lacks, because the operator reads the address
 book only at its start."""
@@ -40,19 +40,21 @@ class Readiness:
     registered: bool
     """Whether the account is a registered operator."""
     suspended: bool
-    """Whether too many disputes about the operator's receipts ended in a DRAW. The contract then accepts no receipt that is
-    signed now."""
+    """Whether too many disputes about the operator's receipts ended in a DRAW. The contract then accepts the operator's batches
+    for `max_anchor_delay_s` more, so that receipts that were signed before can be anchored."""
     last_seq: int
     """Number of the operator's last anchored receipt, or 0 before the first."""
     judged: bool
     """Whether enough verifiers can judge the operator's answers. Without them the contract accepts no batch."""
     room: int
     """Number of receipts after the last anchored receipt that the operator can still anchor, even if the earlier receipts are
-    disputed. It is 0 if open receipts leave less free stake than the whole minimum plus one slash."""
+    disputed. It is 0 if open receipts leave less free stake than the whole minimum, one slash and the collateral of one receipt
+    together."""
     price_wei: int
     """Price of anchoring one receipt, in wei."""
     most: int
-    """Most receipts that the contract accepts in one batch now. The contract would refuse a larger batch for good."""
+    """Most receipts that the contract accepts in one batch, with the operator's present free stake. The batcher builds no larger
+    batch, because the contract would refuse it, and a stored batch does not become smaller."""
     paused: bool
     """Whether the guardian has stopped the protocol clock. The contract accepts no batch during a pause."""
     pause_s: int
@@ -87,7 +89,8 @@ class Readiness:
         """Returns the seconds from signing a receipt to its time `anchorBy`: `wanted_s`, but at most the network's longest
         delay.
 
-        Clients refuse a receipt with a later `anchorBy`, because nobody can demand its anchoring before that time.
+        Clients are told not to accept a receipt with a later `anchorBy`, because nobody can demand its anchoring before that
+        time.
         """
         return min(wanted_s, self.max_anchor_delay_s)
 
@@ -120,9 +123,9 @@ def receipt_room(me: Holdings, money: Money) -> int:
 def operator_required_wei(params: ParamSet, price_wei: int, max_fee_wei: int) -> int:
     """Returns the balance in wei that an operator's account needs in the worst case.
 
-    It is the sum of three amounts: the gas at `max_fee_wei` (the highest fee that the account pays), the price of anchoring a
-    full batch, and the bond of the most expensive appeal. With a smaller balance the operator accepts no request, because a
-    receipt that it cannot anchor costs a penalty.
+    It is the sum of three amounts: `OPERATOR_GAS` at `max_fee_wei` (the highest fee per gas that the account pays),
+    `FEE_MARGIN` times the price of anchoring a full batch, and the bond of the most expensive appeal. With a smaller balance
+    the operator accepts no request, because a receipt that it cannot anchor costs a penalty.
     """
     appeals = map(params.appeal_bond, range(2, params.committee.rounds + 1))
     anchoring_wei = FEE_MARGIN * params.shares.max_batch * price_wei

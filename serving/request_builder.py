@@ -58,8 +58,8 @@ class Offer:
     environment: Environment
     chain_id: int
     request_ttl_s: int
-    """Seconds from the creation of a Request in which the operator may anchor its receipt, without pauses. This time is well
-    above the longest anchoring delay."""
+    """Seconds from the creation of a Request in which the operator may anchor its receipt, without pauses. It is at least twice
+    the setting `anchor_within_s`."""
 
 
 def make_request(

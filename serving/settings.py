@@ -134,7 +134,7 @@ class OperatorSettings:
 
 
 def read_environment(path: Path) -> Environment:
-    """Reads the environment from a file. Raises `ConfigurationError` if the file contains no environment."""
+    """Reads the environment from a file. Raises `ConfigurationError` if the file cannot be read or contains no environment."""
     try:
         return decode(Environment, path.read_bytes())
     except OSError as error:

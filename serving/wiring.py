@@ -1,9 +1,10 @@
 """Connects the parts of an operator process and runs it. `serving.__main__` and the dishonest operators in `adversaries` use
 it.
 
-The process has three threads. The main thread runs uvicorn's loop. One thread loads the model and then ticks. One thread runs
-the engine. Before the operator is ready, `warm_up` answers two requests and verifies the answers as a verifier would.
-`OwnStake` renews the operator's stake record at EigenLayer. Without a valid record the operator cannot post batches (ADR-034).
+The main thread runs uvicorn's loop, which reads and checks requests in further threads. One thread loads the model and then
+starts the threads of the tick and of the periodic jobs (`schedule.run_ticks`). One thread runs the engine. Before the operator
+is ready, `warm_up` answers two requests and verifies the answers as a verifier would. `OwnStake` renews the operator's stake
+record at EigenLayer. Without a valid record the operator cannot post batches (ADR-034).
 """
 
 import json
@@ -158,7 +159,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A ready operator, with its model and queue. Implements `api.Counter`."""
+    """An operator whose model is loaded, with its queue. Implements `api.Counter`."""
 
     model_name: str
     owner: str
@@ -220,7 +221,8 @@ class OperatorWork:
 
 
 def sender_policy(settings: OperatorSettings, own_nonces: int) -> SenderPolicy:
-    """Returns the limits of the operator's sender. The account itself used all nonces below `own_nonces`."""
+    """Returns the limits of the operator's sender. `own_nonces` is the nonce below which every used nonce counts as the account's
+    own, because the database was restored from a backup (`RestoreFence.own_nonces`). It is 0 if the database was not restored."""
     return SenderPolicy(
         confirmations=settings.chain.confirmations, max_fee_wei=settings.signer.max_fee_wei, own_nonces=own_nonces
     )
@@ -290,7 +292,7 @@ class Operator:
             self._server.should_exit = True
 
     def _lease(self, network: Network, operator: Address) -> NonceLease:
-        """Returns the operator's nonce lease. The caller takes the lease. Without it, two processes of one account would sign
+        """Returns the operator's nonce lease, which the caller takes. Without the lease, two processes of one account would sign
         receipts with the same numbers."""
         database = open_database(self._settings.db.location)
         check_revision(database)

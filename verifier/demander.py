@@ -172,7 +172,8 @@ class UnpaidPenalties:
 
 
 NO_END = 2**63
-"""End of the time for a demand of an anchor: never. An anchor can be demanded as long as the receipt's number is not anchored."""
+"""End of the time in which an anchor can be demanded, far beyond any real time. An anchor can be demanded as long as the
+receipt's number is not anchored."""
 
 
 class DemandOptions(NamedTuple):
@@ -190,8 +191,8 @@ class DemandOptions(NamedTuple):
 
 
 class Demander:
-    """The part of a node that makes, follows and ends demands. With a budget of 0 it makes no demands, but still follows and ends
-    the demands of others."""
+    """The part of a node that makes, follows and ends demands, and disputes receipts whose envelope stayed missing. With a budget
+    of 0 it makes no demands and opens no disputes, but still follows and ends demands, those of others included."""
 
     def __init__(
         self, chain: DemanderChain, network: Network, records: Records, control: DaHealth, means: DemandOptions,
@@ -244,7 +245,8 @@ class Demander:
         return [*demands, *self._disputes(unserved, snapshot)]
 
     def ask(self, action: Demand, sender: DemandSender) -> None:
-        """Plans the transaction of a demand, with the records that the demand must show."""
+        """Plans the transaction of a demand, with the records that the demand must show. Raises `TryAgain` if this node no longer
+        has the receipt."""
         match action:
             case DemandList():
                 sender.demand_list(action.batch_id, action.bond_wei, HAND_IN_S)

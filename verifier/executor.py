@@ -1,7 +1,8 @@
 """Carries out actions: turns each decision into a job, a journal entry or a transaction.
 
 A node may decide and execute an action several times. The outbox, the protection table and the job pool recognise an action that
-has already begun. The executor writes the journal entry before it executes the action.
+has already begun. The executor writes a journal entry before it plans the transaction of an action. For the start of an enclave
+job it writes none.
 
 A move is an action that needs only the sender of transactions, and no other part of the node. Either any account may send the
 move, or the move collects money that is due to this account.

@@ -1,7 +1,8 @@
 """The duty process's side of gossip (ADR-031).
 
 `GossipClient` passes messages to the gossip process of this node and takes messages from it. `PeersWriter` writes `peers.json`
-for the gossip process: the registered members, the peer keys that their accounts signed, and their seats.
+for the gossip process: the registered members, the peer keys that their accounts signed, their seats, and the envelopes that
+seats may pass to each other.
 
 Watchtowers that the settings name are peers, too, so that they get hints. They cannot publish on the other topics, because these
 accept only messages of members with seats. Members exchange their identities as files over any channel. No channel needs to be
@@ -180,7 +181,8 @@ class PeersWriter:
         self._renew_at = 0
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Writes `peers.json` from this snapshot. Returns no action. A failed write is only logged."""
+        """Writes `peers.json` from this snapshot. Returns no action. A failed write is only logged. Errors of the chain, and of
+        the signer at the first write of the identity, pass through."""
         try:
             self._write(snapshot)
         except OSError as error:
@@ -201,8 +203,8 @@ class PeersWriter:
         write_peers(self._file, PeersFile(str(self._network.chain_id), snapshot.active_epoch, self._peers, seats, envelopes))
 
     def _renew(self, now: int) -> None:
-        """Renews this node's signed identity. If that fails and an earlier identity is still valid for months, the failure is
-        only logged, so that peers and seats are still written."""
+        """Renews this node's signed identity. If that fails and this process has written an identity before, the failure is only
+        logged, so that peers and seats are still written. Otherwise the error of the signer or the file passes through."""
         try:
             path = write_identity(self._folder, self._domain, self._signer, self._settings, now)
         except (BytewiseError, OSError) as error:

@@ -170,7 +170,8 @@ class Node:
             self.ticks += 1
 
     def _judge(self, snapshot: Snapshot) -> bool:
-        """Fetches records, then runs every part except the votes. Returns whether all of these steps succeeded."""
+        """Fetches records, gives finished audit jobs to the auditor, then runs every part except the votes. Returns whether all
+        of these steps succeeded."""
         whole = self._isolated("records", lambda: self._records.step(snapshot))
         whole &= self._finish("audit", self._auditor, snapshot)
         for part in self._parts:
@@ -205,8 +206,8 @@ class Node:
         return True
 
     def _follow(self, snapshot: Snapshot) -> bool:
-        """Reads the batches up to this block, and returns whether that succeeded. After a failure the tick starts no new vote
-        job, but sends commitments and reveals."""
+        """Reads the batches up to this block, and returns whether that succeeded. After a failure the tick starts no new vote job
+        and runs no part except the votes, but it still sends commitments, reveals and moves."""
         try:
             self._records.follow(snapshot)
         except (Fault, Unavailable) as error:

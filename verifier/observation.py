@@ -28,7 +28,7 @@ from kms.shard_client import ShardClient
 from verifier.settings import Role
 
 SHARDS_EVERY_S = 60.0
-"""Seconds between two questions to the shards, which limit the rate of unknown callers."""
+"""Seconds between two questions to the shards, because shards limit the rate of unknown callers."""
 SHARD_TIMEOUT_S = 2.0
 """Seconds to wait for the answer of one shard."""
 _SHARDS_AT_ONCE = 16
@@ -46,7 +46,8 @@ def is_ready(shard: ShardRecord) -> bool:
 
 
 class ShardPresence:
-    """The check that enough shards of the newest key epoch are ready. The tick sets the epoch, and `/readyz` reads the check."""
+    """The check that enough shards of the active key epoch are ready. The tick sets the epoch, and `/readyz` reads the check.
+    If no epoch is active any more, the check stays at the last one."""
 
     def __init__(self, ask: Callable[[ShardRecord], bool] = is_ready, monotonic: Callable[[], float] = monotonic_s) -> None:
         self._ask = ask
@@ -91,8 +92,9 @@ MEASUREMENT_BLOCKS = 25
 
 
 class ObservedChain(Protocol):
-    """The part of the chain that the observer reads. The observer reads each version of the parameters once, each key epoch once,
-    and the registered measurement every `MEASUREMENT_BLOCKS` blocks."""
+    """The part of the chain that the observer reads. The observer asks for the parameters at each block; the reader keeps each
+    version. The observer reads a key epoch when it becomes active, and the registered measurement every `MEASUREMENT_BLOCKS`
+    blocks."""
 
     def params(self, version: int, block: int) -> ParamSet:
         """Returns one version of the network's parameters."""

@@ -288,7 +288,8 @@ class NodeContext:
         self, auditor: Auditor | None, watchtower: Watchtower | None, voting: VoteExecutor | None = None,
         votes: VotePart | None = None, further: Sequence[NodePart] = (),
     ) -> Node:  # fmt: skip
-        """Makes the node, with its parts in order: votes, further parts of a member, audits, challenges, reports, demands."""
+        """Makes the node. Its parts, in order: label of the key epoch, gossip, votes, further parts of a member, audits, hints,
+        challenges, reports, demands, stake, ordered duties."""
         demander, reporter = self.demander(watchtower is not None, auditor is not None), self.reporter()
         first, me, moves = int(self.network.deploy_block), self.signer.address, self.settings.moves
         stake = (

@@ -114,10 +114,10 @@ def unexpected_ends(ends: Iterable[ProcessEnd], incidents: Sequence[Incident]) -
 
 
 def double_votes(signed: Iterable[Transaction], history: History) -> list[str]:
-    """Returns a sentence for each account that signed two different commitments, or two different votes, for one seat of one
-    round.
+    """Returns a sentence for each account that signed two different votes in one round, or more different commitments in one
+    dispute than the dispute had rounds. Also returns one for each account with two commitments in one round on the chain.
 
-    A commitment's transaction does not name its round, so an account may have signed as many as the dispute had rounds.
+    The transaction of a commitment does not name its round, so the number of rounds is the limit.
     """
     rounds: dict[bytes, int] = {}
     for each in history.of("Disputes.CommitOpened"):
@@ -170,7 +170,8 @@ class FraudFates:
 def fates_of_frauds(
     history: History, receipts: Mapping[bytes, Receipt], planted: set[bytes], disturbed: Disturbances
 ) -> FraudFates:
-    """Returns the outcomes of the planted frauds. Every fraud that was audited in time must end OVERTURNED."""
+    """Returns the outcomes of the planted frauds. Every fraud that was audited in time must end OVERTURNED, unless too
+    many seats did not vote."""
     disputes = {each.values["receiptId"]: each.values["id"] for each in history.of("Disputes.DisputeOpened")}
     verdicts = {each.values["id"]: each.values["verdict"] for each in history.of("Disputes.Finalized")}
     missed = _missed_seats(history)

@@ -13,7 +13,8 @@ from cli.demo.plan import MODEL_NAME, OPERATORS, Question, questions
 
 ANSWER_TOKENS = 16
 SPITE_EVERY_S, SPITE_LASTS_S = 180.0, 60.0
-"""Seconds between two disputes of honest receipts, and seconds for which the process of their challenger runs."""
+"""The first number is the seconds from the end of one challenger of an honest receipt to the start of the next one. The second
+number is the seconds for which the process of such a challenger runs."""
 
 
 class Traffic:

@@ -3,8 +3,9 @@
 The answer of a proxy decides what follows. A successful answer ends the call. If a proxy finds the call malformed, the client
 raises `CallerError`. After an answer of class RETRY the client asks the same proxy again, a bounded number of times. After an
 answer of class FAIL_OVER, or after the last attempt, it asks the next proxy. If no proxy is left, the last answer decides
-whether the client raises `TryAgain` or `FailOver`. If one proxy calls a certificate bad, the client asks a second proxy. It
-raises `BadCertificate` if the second proxy agrees, otherwise `TryAgain`.
+whether the client raises `TryAgain` or `FailOver`. If a proxy calls a certificate bad, the client asks the next proxy. It raises
+`BadCertificate` as soon as a second proxy agrees. If no second proxy agrees and the accusing proxy was the last one, the client
+raises `TryAgain`.
 """
 
 import json

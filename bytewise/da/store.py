@@ -88,7 +88,7 @@ class BlobFolder:
 
     def get(self, certificate: DaCertificate, now: float) -> StoredBlob:
         """Returns the blob of a certificate at Unix second `now`. Raises `TryAgain` if the blob was never stored, has expired,
-        or no longer fits its certificate."""
+        or no longer fits its certificate. Raises `StoreCorrupt` if the head of its file is damaged."""
         try:
             data = self._path(certificate).read_bytes()
         except FileNotFoundError:

@@ -69,7 +69,7 @@ def seconds_left(until: float) -> float:
 
 Dial = Callable[[ShardRecord, float], socket.socket]
 """Function that opens a stream to a shard's channels within a number of seconds. It raises `OSError` or `TryAgain` if that
-fails."""
+fails, and `ConfigurationError` if it finds that the address of the shard is malformed."""
 
 
 def dial(shard: ShardRecord, timeout_s: float) -> socket.socket:
@@ -102,7 +102,8 @@ def listen(path: Path, backlog: int, client_uid: int) -> socket.socket:
 
     If `client_uid` is negative, only processes of this process's user can connect. Otherwise the socket file lets every user
     connect, and the caller must check each peer with `is_admitted`. Raises `ConfigurationError` if another process listens at
-    `path`, because that process would get no more connections.
+    `path`, because that process would get no more connections. Also raises it if `path` is too long, is the socket of another
+    user, or cannot be used.
     """
     if len(os.fsencode(path)) > _PATH_LIMIT:
         raise ConfigurationError("socket", f"path is longer than {_PATH_LIMIT} bytes")
@@ -171,8 +172,8 @@ def send_raw(peer: socket.socket, raw: bytes) -> None:
 def receive(peer: socket.socket, *expected: type, until: float | None = None) -> Any:
     """Receives the next message, which must be of one of the expected classes.
 
-    `until` is a time of `monotonic_s`. Raises `TryAgain` if the peer closes or stalls within the message, or has not sent all of
-    it by `until`. Raises a `Fault` if the message is too long or of another class.
+    `until` is a time of `monotonic_s`. Raises `TryAgain` if the peer closes or stalls before the end of the message, or has not
+    sent all of it by `until`. Raises a `Fault` if the message is empty, too long or of another class.
     """
     return parse_message(receive_raw(peer, until), *expected)
 

@@ -1,7 +1,8 @@
 """The exit codes of every entry point, and the advice for each error. Supervisors and scripts depend on these numbers.
 
-`bytewise` and the processes that it starts end with a code of `Exit`, except the gossip process, which imports nothing of this
-package. Only `advice_of` assigns a code to an error.
+`bytewise` and the processes that it starts end with a code of `Exit`. There are two exceptions: `bytewise demo` can also end with
+1, and the gossip process has codes of its own, because it imports nothing of `bytewise`. Only `advice_of` assigns a code to an
+error.
 """
 
 import enum

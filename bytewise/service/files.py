@@ -1,4 +1,4 @@
-"""Atomic writes of files that are not secret. `service.secret` writes key files, `kms.storage.files` the files of a shard."""
+"""Writes files, and replaces files atomically. `service.secret` writes key files, `kms.storage.files` the files of a shard."""
 
 import os
 import secrets

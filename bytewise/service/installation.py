@@ -55,7 +55,8 @@ def package_version() -> str:
 
 
 def check_packages(root: Path = SOURCE_ROOT) -> None:
-    """Raises `ConfigurationError` if a package of another project hides one of our packages, or was installed over it."""
+    """Raises `ConfigurationError` if one of our packages is missing, or if a package of another project hides it or was installed
+    over it."""
     for name in PACKAGES:
         spec = importlib.util.find_spec(name)
         found = Path(spec.origin).resolve().parent.parent if spec and spec.origin else None

@@ -60,7 +60,7 @@ DUTY = frozenset({Actor.VERIFIER, Actor.MEMBER, Actor.WATCHTOWER})
 JUDGES = frozenset({Actor.VERIFIER, Actor.MEMBER})
 """Actors with an enclave."""
 SENDERS = DUTY | {Actor.OPERATOR}
-"""Actors with an account and a database."""
+"""Actors whose process sends transactions from an outbox."""
 READERS = SENDERS | {Actor.SHARD, Actor.DASHBOARD, Actor.MONITOR}
 """Actors that read the chain."""
 OPERATOR, MEMBER = frozenset({Actor.OPERATOR}), frozenset({Actor.MEMBER})

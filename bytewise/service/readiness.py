@@ -113,7 +113,7 @@ class ReadinessRegistry:
         self._probes: dict[str, _Probe] = {}
 
     def add(self, name: str, function: CheckFunction) -> None:
-        """Adds a check that `function` computes on request. Raises `ValueError` if the name is in use."""
+        """Adds a check that `function` computes on request. Raises `ValueError` if another added check has this name."""
         with self._lock:
             if name in self._probes:
                 raise ValueError(f"a check has the name {name} already")
@@ -138,7 +138,10 @@ class ReadinessRegistry:
         self.record([Check("started", True, "started", _STARTED, "Nothing to do.")], math.inf)
 
     def checks(self) -> tuple[Check, ...]:
-        """Returns all checks in order of their names, with the newest results that are available within `ANSWER_S` seconds."""
+        """Returns all checks in order of their names.
+
+        Waits at most `ANSWER_S` seconds for functions that run. The check of a function that has not ended by then fails.
+        """
         with self._lock:
             recorded, probes = dict(self._recorded), tuple(self._probes.values())
         now = monotonic_s()

@@ -99,8 +99,8 @@ chain and DA are slow, a tick takes only a fraction of this time."""
 
 
 DRAIN_S = 5.0
-"""Seconds that a running tick may take to end after `stop` is set. A process must end within 10 s, even if it waits for a dead
-service."""
+"""Seconds that a running tick or job may take to end after `stop` is set. A process must end within 10 s, even if it waits for a
+dead service."""
 
 FIRST_JOB_S = 60.0
 """Most seconds from the start of a process to the first run of a job. The time is short, so that a process that restarts often
@@ -178,9 +178,9 @@ def run_ticks(
 ) -> int:
     """Runs `tick` at once and then every `every_s` seconds until `stop` is set, and `jobs` beside it. Returns the exit code.
 
-    After `stop` the code is 0. A running tick has `drain_s` seconds to end, and is then abandoned (`entry_point.leave`), because
-    its work survives a kill. After an error that is neither `Fault` nor `Unavailable` the code is `Exit.INTERNAL`. A tick that
-    runs longer than `hung_after_s` seconds ends the process with `Exit.HUNG`, because nothing can stop a thread.
+    After `stop` the code is 0. A running tick or job has `drain_s` seconds to end, and is then abandoned (`entry_point.leave`),
+    because its work survives a kill. After an error that is neither `Fault` nor `Unavailable` the code is `Exit.INTERNAL`. A tick
+    that runs longer than `hung_after_s` seconds ends the process with `Exit.HUNG`, because nothing can stop a thread.
     """
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)  # our listener reports, with fields
     broken, loops = threading.Event(), [_Loop(name, tick), *(_Loop(job.name, job.run) for job in jobs)]

@@ -58,8 +58,8 @@ def verify_http_url(name: str, url: str, of: str) -> str:
 def rpc_endpoints(url: str, urls: tuple[str, ...], quorum: int) -> Endpoints:
     """Returns the endpoints in the settings of a process. `quorum` 0 means the smallest majority.
 
-    Raises `ConfigurationError` if none or both of `url` and `urls` are set, if an endpoint is named twice, or if two different
-    answers could both reach the quorum.
+    Raises `ConfigurationError` if none or both of `url` and `urls` are set, or if an endpoint is empty, invalid or named twice.
+    Also raises it if two different answers could both reach the quorum, or if the quorum is larger than the number of endpoints.
     """
     if bool(url) == bool(urls):
         raise ConfigurationError("chain endpoints", "set rpc_url, or rpc_urls, and not both")

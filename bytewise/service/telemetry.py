@@ -60,7 +60,10 @@ class Telemetry:
         )
 
     def log(self, event: str, **fields: object) -> None:
-        """Writes one line: the name of the event (`noun.verb_past`) and its fields."""
+        """Writes one line: the name of the event (`noun.verb_past`) and its fields.
+
+        Raises `ValueError` if the name is not made of lower-case words, digits, underscores and dots.
+        """
         if not _EVENT.fullmatch(event):
             raise ValueError("an event has a name, not a sentence")
         if self._logger is None:

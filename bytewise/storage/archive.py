@@ -1,8 +1,8 @@
 """Records of one verifier: blocks that its event readers have finished, batches that it has seen, checked receipts, archived
 ciphertext, and light audits.
 
-All records except ciphertext can be rebuilt from the chain and DA. The verifier archives ciphertext because DA deletes it after a
-time.
+The records of blocks, batches and receipts can be rebuilt from the chain and DA. The verifier archives ciphertext because DA
+deletes it after a time. The opening of a posted audit result cannot be rebuilt, because it contains a random salt.
 """
 
 import math
@@ -222,7 +222,7 @@ class LightAudits:
         self._update(receipt_id, state=state, detail=detail[:500])
 
     def extend(self, receipt_id: Digest, deadline: int) -> None:
-        """Sets a later deadline for an audit."""
+        """Sets the deadline of an audit, for example a later one."""
         self._update(receipt_id, deadline=deadline)
 
     def sign_once(self, result: AuditResult, signature: Blob, opening: Any) -> LightAudit:

@@ -154,8 +154,8 @@ class CheckpointKeeper:
     def proven(self, subjects: Collection[bytes]) -> ProvenEntries | None:
         """Returns all entries about these subjects, with proofs to the newest checkpoint.
 
-        Returns None if there are no such entries. Raises `StoreCorrupt` if one of the entries was altered, or if the journal
-        does not continue its newest checkpoint.
+        Returns None if there are no such entries. Raises `StoreCorrupt` if one of the entries was altered, and the errors of
+        `make`.
         """
         signed = self.newest()
         found = () if signed is None else self._journal.about(subjects, signed.checkpoint.size)

@@ -111,7 +111,8 @@ def cause_of(error: SQLAlchemyError) -> str:
 def write_transaction(engine: Engine) -> Iterator[Connection]:
     """Context manager of one read-write transaction. It commits at the end of the block and rolls back on any error.
 
-    Raises `TryAgain` if the database is busy.
+    Raises `TryAgain` if the database is busy, full or unreachable. Raises `StoreCorrupt` for other errors of the driver, for
+    example for a key that exists already.
     """
     with _mapped(), engine.begin() as connection:
         yield connection

@@ -186,7 +186,7 @@ MAX_EXPORTED = 100_000
 
 
 class ExportFailure(enum.StrEnum):
-    """The reasons why an export is refused, in the order of the checks."""
+    """The reasons why an export is refused."""
 
     MALFORMED = "export.malformed"
     """The bytes are no export of this version."""
@@ -197,9 +197,9 @@ class ExportFailure(enum.StrEnum):
     POST_QUANTUM = "journal.pq"
     """The checkpoint has no valid ML-DSA-65 signature."""
     ENTRY = "journal.entry"
-    """An entry has no valid signature."""
+    """An entry has no valid signature: the entry or the one before it was altered."""
     CHAIN = "journal.chain"
-    """An entry does not follow the one before it."""
+    """The export begins with entry 0 and names an entry before it."""
     INCLUSION = "journal.inclusion"
     """The checkpoint covers other entries at these numbers."""
     CONSISTENCY = "journal.consistency"

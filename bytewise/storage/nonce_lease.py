@@ -7,8 +7,8 @@ paused process may not take the lease again.
 `hold_lease` renews the lease from the start to the end of a process, however long a tick takes. A process that stops cleanly
 releases its lease. The lease of a killed process ends after `ttl_s` seconds, even if a clock was set back since then.
 
-A process that does not get the lease ends, so nobody reads its metrics. It therefore writes its name into the row of the lease,
-and the process that has the lease counts the refusal.
+A process that waits for the lease and does not get it ends, so nobody reads its metrics. It therefore writes its name into the
+row of the lease, and the process that has the lease counts the refusal.
 """
 
 import os

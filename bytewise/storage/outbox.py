@@ -7,7 +7,8 @@
 
 After a crash, the sender broadcasts the stored bytes again before it makes other bytes. If a block that had the transaction,
 or that used its nonce, leaves the chain, the row goes back to BROADCAST, because its bytes are valid again and every later nonce
-waits for them. FINAL and SUPERSEDED rows never go back to BROADCAST. Every write checks the fencing token of the nonce lease.
+waits for them. FINAL and SUPERSEDED rows never go back to BROADCAST. Every write except `Outbox.plan` checks the fencing token of
+the nonce lease.
 """
 
 import enum
@@ -121,7 +122,11 @@ class OutboxItem(NamedTuple):
 
 
 class Outbox:
-    """Database store of the transactions of one nonce lease."""
+    """Database store of the transactions of one nonce lease.
+
+    Methods that change a stored row raise `LeaseLost` if this process does not have the lease, and `StoreCorrupt` if the row may
+    not go to the new state.
+    """
 
     def __init__(self, lease: NonceLease) -> None:
         self.lease = lease

@@ -73,7 +73,7 @@ class ReceiptStore:
             return self._next(connection)
 
     def last_issued(self) -> int:
-        """Returns the number of the last receipt that was signed, or 0 if there is none."""
+        """Returns the last number that was taken, or 0 if there is none. After `give_up_draft` this number has no receipt."""
         return self.next_seq() - 1
 
     def draft(self, draft: StoredDraft) -> None:
@@ -106,10 +106,10 @@ class ReceiptStore:
     def issue(self, key: Digest, issued: Sequence[IssuedReceipt], once: bool = True) -> None:
         """Takes the numbers and stores receipts and answers, all or nothing.
 
-        Raises `SequenceBroken` if a number is not the next one. A request may ask for several choices, and each choice is one
-        receipt. `key` is the name of the request, under which a retry finds the answer of the first choice. If an earlier answer
-        has this name: with `once`, raises `StoreCorrupt`; otherwise the earlier answer loses the name and stays stored for its
-        receipt.
+        Raises `SequenceBroken` if a number is not the next one, or if a receipt is of another operator. A request may ask for
+        several choices, and each choice is one receipt. `key` is the name of the request, under which a retry finds the answer of
+        the first choice. If an earlier answer has this name: with `once`, raises `StoreCorrupt`; otherwise the earlier answer
+        loses the name and stays stored for its receipt.
         """
         with write_transaction(self._engine) as connection:
             lock_name(connection, "receipt sequence")

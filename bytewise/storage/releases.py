@@ -42,7 +42,7 @@ class Usage(NamedTuple):
     audits: int
     """Number of distinct audits in this key epoch for which a partial was released."""
     of_receipt: int
-    """Number of records for the ticket's receipt, whoever called."""
+    """Number of records for the ticket's receipt, from all callers."""
     given: Callable[[], int]
     """Function that returns how many of those records released a partial to the ticket's instance under this right. Each call
     reads all those records."""

@@ -54,7 +54,7 @@ class Horizon(NamedTuple):
     """The records that the chain still needs, according to one block."""
 
     clock: int
-    """Protocol clock of the block. It is never ahead of the wall time of any block so far."""
+    """Protocol clock of the block in seconds, but never more than the timestamp of the block."""
     dispute_s: int
     """Longest time in seconds from issuing a receipt to the end of its last possible dispute, under any parameters so far."""
     stake_s: int
@@ -180,7 +180,7 @@ class Retention:
     def _sweep(self, horizon: Horizon) -> int:
         """Ends the duties whose deadline passed while this process did not run, and returns their number.
 
-        A duty whose vote was revealed ends as DONE, any other as MISSED.
+        A duty whose vote was revealed ends as DONE, any other as MISSED. A duty stays open while its dispute can still change.
         """
         late = (DutyRow.state == PENDING, DutyRow.deadline + SWEEP_S < horizon.clock)
         with write_transaction(self._engine) as connection:

@@ -55,7 +55,7 @@ def add_storage_checks(readiness: ReadinessRegistry, engine: Engine, lease: Nonc
 def database_check(engine: Engine) -> Check:
     """Returns a check that fails if the database does not answer or has another schema than this program.
 
-    Also sets the metrics of the database's size and tables.
+    Also sets the metrics of the database's size, of the number of journal entries and of the number of protected votes.
     """
     do = "Start the database, restore its newest copy, or migrate it (`python -m bytewise.storage migrate`)."
     threshold = f"revision {HEAD}"

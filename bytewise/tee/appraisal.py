@@ -181,8 +181,9 @@ def verify_evidence(
 def verify_result_quote(policy: AppraisalPolicy, quote: bytes, chain_id: int) -> ResultQuote:
     """Verifies a published result quote and returns its content. The evidence in the quote must bind the quote's statement.
 
-    The evidence is judged at the time when its collateral was issued. Raises `ForeignChain` if the quote is about another
-    chain, and a subclass of `EvidenceRefused` for any other flaw.
+    The evidence is judged at the time when its collateral was issued. SNP evidence has no collateral, so it is judged at the time
+    that `certificate_time` returns. Raises `ForeignChain` if the quote is about another chain, and a subclass of
+    `EvidenceRefused` for any other flaw.
     """
     document = decode_result_quote(quote)
     if document.statement.chain_id != chain_id:

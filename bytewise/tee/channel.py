@@ -1,8 +1,8 @@
 """A mutually attested channel: TLS 1.3 first, then evidence that binds this session, then messages (design section 7).
 
-The end that connects proves itself first. A client that only connects therefore gets only a hello, and causes no quote. Neither
-end sends or reads an application message before both proofs hold. `bytewise.tee.binding` defines the messages of the proofs. Each
-message begins with one byte for its kind and four bytes for its length.
+The end that connects proves itself first. A client that sends no proof therefore gets only a hello, and causes no quote. Neither
+end sends or reads an application message before it has verified the proof of the other end. `bytewise.tee.binding` defines the
+messages of the proofs. Each message begins with one byte for its kind and four bytes for its length.
 """
 
 import datetime
@@ -304,8 +304,8 @@ class Channel:
         _send(self._tls, _Kind.DATA, data, self._until(timeout_s))
 
     def receive(self, most: int, timeout_s: float = MESSAGE_S) -> bytes:
-        """Returns the peer's next message. Raises `ChannelRefused` if it has more than `most` bytes, and `ChannelBroken` if
-        none arrives in time or the channel is too old."""
+        """Returns the peer's next message. Raises `ChannelRefused` if it has more than `most` bytes or another kind. Raises
+        `ChannelBroken` if none arrives in time, if the peer ended the channel or refused, or if the channel is too old."""
         return _receive(self._tls, _Kind.DATA, most, self._until(timeout_s))
 
     def close(self) -> None:
@@ -322,9 +322,9 @@ class Channel:
 def connect(peer: socket.socket, end: ChannelEndpoint, transport_key: bytes = b"", timeout_s: float = HANDSHAKE_S) -> Channel:
     """Opens a channel over a connected stream socket, as the end that connected. After an error the socket is closed.
 
-    `transport_key` is a P-256 point to which the peer may seal secrets. Raises `EvidenceRefused`, `BadSignature` or
-    `ChannelRefused` if the peer does not satisfy the requirements. Raises `ChannelBroken` if the peer is gone, silent or
-    refuses this end.
+    `transport_key` is a P-256 point to which the peer may seal secrets. Raises a `Fault`, for example `EvidenceRefused`,
+    `BadSignature` or `ChannelRefused`, if the peer does not satisfy the requirements. Raises `ChannelBroken` if the peer is
+    gone, silent or refuses this end. The errors of this end's quoter and signer are passed on.
     """
     return _open(peer, end, Blob(transport_key), timeout_s, server=False)
 

@@ -23,7 +23,8 @@ class Claims:
     evaluation: int
     """Number of the vendor's TCB evaluation; 0 if the vendor has no such numbers."""
     issued_at: int
-    """Unix second at which the newest part of the collateral, or the chip's certificate, was issued."""
+    """Unix second at which the newest part of the collateral was issued. For SNP: the newer of the chip's certificate and, if
+    the rule requires it, the revocation list."""
     expires_at: int
     """Unix second at which the evidence expires. It is the earliest expiry of a part of the collateral or of a certificate."""
     simulated: bool

@@ -54,7 +54,7 @@ a thread."""
 
 SIGNALS = {"tgkill": 234, "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297, "prlimit64": 302}
 """System calls by which a program that may not fork can signal only itself. The first argument must be the program's own process
-id, or 0. The filter also allows `kill` for the processes that the program may end."""
+id, or 0. The filter also allows `kill` for the program itself and for the processes that the program may end."""
 
 CHANGES = {
     "creat": 85, "mknod": 133, "mknodat": 259, "mkdir": 83, "mkdirat": 258, "rmdir": 84, "unlink": 87, "unlinkat": 263,
@@ -78,8 +78,9 @@ _NOT_FOR_READING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 def install_filter(*, forks: bool, writes: bool = True, ends: Sequence[int] = ()) -> str:
     """Installs the system-call filter on all threads. Returns an empty text, or the reason why the filter could not be installed.
 
-    If `forks` is false, the process cannot start another process. It can signal itself and the processes in `ends`, and these
-    only to end them. If `writes` is false, the process can open files for reading only.
+    If `forks` is false, the process cannot start another process. It can signal only itself and, with `kill`, the processes whose
+    ids are in `ends`. The filter does not check which signal it sends. If `writes` is false, the process can open files for
+    reading only.
     """
     if platform.machine() != "x86_64":
         return f"no filter for {platform.machine()}"
@@ -205,8 +206,9 @@ def deny_inspection() -> Fence:
     """Disables core dumps of this process, and keeps other processes of this user from reading its memory, arguments,
     environment and open files.
 
-    It also keeps a debugger from attaching. Child processes have no core dumps either, but other processes of the user can read
-    them until they call this function, too.
+    It also keeps a debugger from attaching. Child processes have no core dumps either, and a forked process is as protected as
+    this one. If a child process starts another program, other processes of the user can read it until it calls this function,
+    too.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     library = c_library()
@@ -255,8 +257,8 @@ def lock_memory() -> Fence:
     """Locks all memory of this process, so that it never reaches a disk even if swap is added later. The lock does not include
     child processes.
 
-    Call this function after `limit_resources`. If the system limits locked memory, the process can lock its memory only if its
-    limit of address space is not larger than that limit.
+    Call this function after `limit_resources`. If the system limits locked memory, a process without the capability to exceed
+    that limit can lock its memory only if its limit of address space is not larger.
     """
     return Fence("locked", _locked())
 

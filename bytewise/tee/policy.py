@@ -95,8 +95,9 @@ def load_policy_state(
     """Applies the signed policy in the file `path` to the state in the file `history`, stores the new state there and returns it.
 
     `times` has the times of two clocks, which are compared first. A single wrong clock therefore cannot change the waiting time
-    of an addition, and its time is not stored. Raises `PolicyRefused` if the policy may not follow the stored state. Raises
-    `ConfigurationError` if a file cannot be read, or if the times contradict each other (`verify_times`).
+    of an addition, and its time is not stored. Raises `PolicyRefused` if too few governors signed the policy, or if it may not
+    follow the stored state. Raises `ConfigurationError` if a file cannot be read, if the policy does not fit this chain and
+    process, or if the times contradict each other (`verify_times`).
 
     A lost history must be restored. Without it, any older policy with good signatures would be accepted.
     """

@@ -61,7 +61,7 @@ class ConfigfsQuoter:
 
     The machine's owner keeps the folder `endorsements` current. For `tdx` the folder has `collateral.json` in the form of Intel's
     services. For `snp` it has `ask.pem` and `vcek.pem`, and also `crl.der` if rules require a revocation list. The quoter reads
-    the folder for each quote. Flaws of the content show only when the evidence is appraised.
+    the folder for each quote. It only parses the files: whether their content is valid shows when the evidence is appraised.
     """
 
     def __init__(self, endorsements: Path, reports: Path = REPORTS, name: str = "bytewise") -> None:
@@ -85,7 +85,9 @@ class ConfigfsQuoter:
         self.type = PROVIDERS[provider]
 
     def quote(self, report_data: bytes) -> Blob:
-        """Returns evidence over 64 bytes of report data. Raises `TryAgain` while another process uses the entry."""
+        """Returns evidence over 64 bytes of report data. Raises `TryAgain` while another process uses the entry. Raises
+        `ConfigurationError` if the kernel refuses, or if a file of the folder is missing or is no certificate. Raises
+        `EvidenceMalformed` if the collateral does not parse, and `MalformedValue` if `report_data` has another length."""
         quote = self.raw_quote(report_data)
         if self.type is EvidenceType.TDX:
             return Blob(

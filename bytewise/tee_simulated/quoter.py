@@ -140,7 +140,7 @@ class SimulatedQuoter:
     def evidence(
         self, body: TdBody, verdict: SimulatedStatus | None = None, lifetime_s: int = LIFETIME_S, ppid: bytes = bytes(16)
     ) -> Evidence:  # fmt: skip
-        """Returns evidence over any body, with any status of the simulated vendor. Tests of a verifier use it."""
+        """Returns evidence over any body, with any status of the simulated vendor. `quote` and tests of a verifier use it."""
         start = datetime.datetime.fromtimestamp(self._clock.now(), datetime.UTC)
         end = start + datetime.timedelta(seconds=lifetime_s)
         earlier = start - datetime.timedelta(seconds=_BACKDATED_S)

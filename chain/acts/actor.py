@@ -250,7 +250,8 @@ class DemandTransactions(NetworkPlanner):
         self._act("Demands", "answerAnchor", self._id(signed.receipt), arguments, deadline=deadline)
 
     def expire(self, subject: Digest, times: int = 0) -> None:
-        """Ends a demand that nobody answered in time, and takes the penalty from the operator's stake.
+        """Ends a demand that nobody answered in time, and takes the penalty from the operator's stake. A demand for an envelope
+        has no penalty.
 
         A demand can be ended again if the stake did not cover the whole penalty. `times` is the number of earlier ends, so that
         each end is a separate transaction.

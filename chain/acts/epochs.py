@@ -16,7 +16,7 @@ from chain.reads.key_epochs import ASSURANCE, with_share_history
 from chain.sending.transactions import send_all
 
 TIMEOUT_S = 60.0
-"""Time for all transactions of one command, in seconds."""
+"""Time limit in seconds for each transaction of a command. The transactions are sent one after the other."""
 
 
 class CeremonySignatures(NamedTuple):

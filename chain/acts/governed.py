@@ -116,7 +116,8 @@ def set_proposal_threshold(votes: int) -> ContractCall:
 
 
 def set_quorum_percent(percent: int) -> ContractCall:
-    """Returns the call that sets the percentage of all votes that must take part."""
+    """Returns the call that sets the percentage of all votes that must be cast for a proposal or abstain. Votes against it do not
+    count for this percentage."""
     return ContractCall("BytewiseGovernor", "updateQuorumNumerator", (percent,))
 
 

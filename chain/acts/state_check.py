@@ -108,7 +108,8 @@ _MEANINGS = {
 
 @reading_answer("reason of a revert")
 def classify(function: str, error: ChainReverted) -> StateAnswer:
-    """Decides what a contract's refusal of a dry run means for the transaction. An unknown refusal is final: REFUSED."""
+    """Decides what a contract's refusal of a dry run means for the transaction. An unknown refusal gives REFUSED, which ends the
+    row without success."""
     reason = error.values[2] if len(error.values) > 2 else None
     if not isinstance(reason, Reason):
         return StateAnswer.REFUSED
@@ -120,8 +121,8 @@ def classify(function: str, error: ChainReverted) -> StateAnswer:
 def _classify_together(reason: Reason) -> StateAnswer:
     """Decides what the refusal of several calls made together means.
 
-    If the first call was refused, it would also be refused alone. If a later call was refused, the answer is REFUSED, and the
-    sender then sends the first call alone.
+    If the first call was refused, it would also be refused alone. If a later call was refused, the answer is REFUSED. The next
+    request for the first call then plans that call alone (`DisputeTransactions`).
     """
     function = _FUNCTIONS.get(bytes(reason.arguments["selector"]))
     if reason.arguments["index"] or function is None:

@@ -1,6 +1,7 @@
 """The periodic job of a node that makes a capsule of each finished dispute, and puts it into a folder of bounded size.
 
-Nodes keep the state of a block for some minutes only, so the capsule must be made soon after the dispute ended.
+The chain stores the hashes of only the newest 8,191 blocks (EIP-2935). So only a capsule that is made soon after the votes can
+prove the events with their quotes.
 """
 
 from collections.abc import Mapping
@@ -59,8 +60,8 @@ class CapsuleKeeper:
         self._delete_oldest()
 
     def _made(self, dispute: Digest) -> bool:
-        """Makes the capsule of a dispute. Returns whether nothing is left to do: the file is written, or nobody can make it from
-        the chain."""
+        """Makes the capsule of a dispute. Returns whether nothing is left to do: the file is written, or the node does not show
+        the disputed receipt."""
         member = disputed_member(self._chain, self._network, dispute)
         if member is None:
             telemetry.log("capsule.skipped", dispute=dispute, why="opened through another contract: make it by the receipt's id")

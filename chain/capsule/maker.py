@@ -76,13 +76,15 @@ class Enclosed(NamedTuple):
     own_journal: CheckpointKeeper | None = None
     """The journal of the node that makes the capsule. The capsule gets its entries about the receipt and its dispute."""
     with_logs: bool = True
-    """Whether to prove the events of the votes, which contain the quotes. Events that are too old to be proven are left out."""
+    """Whether to prove the events of the votes, which contain the quotes. If one event is too old to be proven, all are left
+    out."""
 
 
 def disputed_member(chain: Chain, network: Network, dispute: Digest) -> AnchoredReceipt | None:
     """Reads the receipt of a dispute from the transaction that opened the dispute, so that nobody needs DA for it.
 
-    Returns None if there is no such dispute, or if it was opened through another contract.
+    Returns None if there is no such dispute, if it was opened through another contract, or if the node does not have the
+    transaction.
     """
     at, head = network.addresses.disputes, chain.head().number
     opened = chain.logs("Disputes", at, ["DisputeOpened"], network.deploy_block, head)

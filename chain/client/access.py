@@ -36,7 +36,7 @@ READS_PER_BATCH = 100
 
 
 class ReadAheadClient(ChainClient):
-    """A client of one node whose views and blocks must be fetched before they are read. All other methods are those of
+    """A client of one node. Its methods `call` and `block` return only what `fetch` has fetched. All other methods are those of
     `ChainClient`."""
 
     def __init__(self, url: str, chain_id: int, timeout_s: float) -> None:
@@ -55,8 +55,8 @@ class ReadAheadClient(ChainClient):
         return found
 
     def fetch(self, reads: Sequence[Read]) -> None:
-        """Fetches these reads and stores their results. On a short chain it also fetches neighbouring blocks, because a search
-        looks at all of them."""
+        """Fetches these reads, and stores the result or the error of each. For a block below `SHORT_CHAIN_BLOCKS` it also fetches
+        the neighbouring blocks, because a search on a short chain looks at all of them."""
         wanted = {each.name: each for read in reads for each in (read, *_neighbours(read)) if each.name not in self._known}
         todo, answers = list(wanted.values()), list[Any]()
         try:

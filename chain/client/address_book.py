@@ -47,7 +47,8 @@ WIRING = (
 """Links from one contract to another. Each row has the name of the first contract, its field in the book, a view of it, and the
 field of the second contract. The view must return the second contract's address.
 
-Every contract except `Charter`, `Keeper` and `Lens` is the target of a link here or in `VOTED_WIRING`.
+Every contract is the target of a link here or in `VOTED_WIRING`, except `Charter`, `Keeper`, `Lens`, the governor and the long
+timelock. `_proposers` covers the long timelock.
 """
 
 VOTED_WIRING = (
@@ -224,7 +225,8 @@ def verify_code(client: Chain, network: Network) -> Network:
     """Returns the book if every contract has the code that the book names, and the contracts refer to each other as the book
     says.
 
-    Raises `ConfigurationError`, which names the contract, if one has other code or refers to another contract.
+    Raises `ConfigurationError`, which names the contract, if the book lacks a code hash, or if a contract has no code, has other
+    code, or refers to another contract.
     """
     listed = {each.contract: each.digest for each in network.code}
     named = contracts(network)

@@ -29,8 +29,11 @@ def signature(function: Mapping[str, Any]) -> str:
 
 
 def read_arguments(function: Mapping[str, Any], texts: Sequence[str]) -> tuple[Any, ...]:
-    """Parses the arguments of an ABI function. Raises `ConfigurationError`, which names the first argument of a wrong type and
-    the right type."""
+    """Parses the arguments of an ABI function.
+
+    Raises `ConfigurationError` for a wrong number of arguments, for a file that cannot be read, or for an argument of a wrong
+    type. The last error names the argument and the right type.
+    """
     inputs = function["inputs"]
     if len(texts) != len(inputs):
         raise ConfigurationError("ARGUMENTS", f"{signature(function)} takes {len(inputs)}, not {len(texts)}")

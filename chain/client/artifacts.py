@@ -42,7 +42,7 @@ BESIDE = ("BondPool",)
 """Contracts that anybody may deploy for an existing network. No address book has them."""
 
 EIGENLAYER = ("IAllocationManager", "IDelegationManager", "IStrategy", "IWrappedEther")
-"""Interfaces of EigenLayer's contracts. The check of a deployment calls them."""
+"""Interfaces of EigenLayer's contracts and of wrapped ether. The check of a deployment and `chain.reads.restaking` call them."""
 
 _BUILT_IN = (
     {"type": "error", "name": "Error", "inputs": [{"name": "message", "type": "string"}]},

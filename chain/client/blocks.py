@@ -30,7 +30,7 @@ _LATER_FIELDS = (
     "baseFeePerGas", "withdrawalsRoot", "blobGasUsed", "excessBlobGas", "parentBeaconBlockRoot", "requestsHash",
     "blockAccessListHash",
 )  # fmt: skip
-"""Fields that upgrades appended, oldest first. An older header has only the first of them."""
+"""Fields that upgrades appended, oldest first. An older header lacks the fields of later upgrades."""
 
 
 def header_rlp(client: Chain, number: int) -> Blob:

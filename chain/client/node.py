@@ -41,8 +41,12 @@ class NodeHTTPProvider(HTTPProvider):
     """Position of this endpoint in the list of the settings."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
-        """`timeout_s` is the longest time of one request. All threads share one session, because web3 would otherwise keep a
-        session with its own connections for each of the last hundred threads."""
+        """`timeout_s` limits the wait for the connection, and the wait for each further piece of the answer. It does not limit
+        the whole request.
+
+        All threads share one session, because web3 would otherwise keep a session with its own connections for each of the last
+        hundred threads.
+        """
         session = Session()
         for scheme in ("http://", "https://"):
             session.mount(scheme, HTTPAdapter(pool_maxsize=MAX_CONNECTIONS))

@@ -98,7 +98,8 @@ class QuorumClient:
     # --- reads ---
 
     def head(self, tag: str = "latest") -> Block:
-        """Reads the newest block that a quorum has. A single endpoint that is ahead or behind does not change the result."""
+        """Reads the newest block that a quorum has. A single endpoint that is ahead does not change the result. An endpoint that
+        is behind changes it only if no more endpoints than a quorum answer."""
         numbers = sorted((block.number for block in self._each("head", lambda node: node.head(tag))), reverse=True)
         return self.block(numbers[self._quorum - 1])
 
@@ -216,7 +217,10 @@ class QuorumClient:
         return all(self._each("transaction", lambda node: node.knows(transaction), least=1))
 
     def broadcast(self, raw: bytes) -> None:
-        """Sends the bytes to every endpoint. Raises `RpcRefused` with all reasons if no endpoint accepts them."""
+        """Sends the bytes to every endpoint that is not backing off, and to others until a quorum has answered.
+
+        Raises `RpcRefused` with all reasons if every endpoint that answers refuses them, and `NoAgreement` if none answers.
+        """
         refusals: list[str] = []
 
         def hand_in(node: ChainClient) -> None:

@@ -1,8 +1,8 @@
-"""JSON-RPC to one node: every call has a timeout, the chain id is checked once, failures become errors of the catalogue.
+"""JSON-RPC to one node: every read of bytes has a timeout, the chain id is checked once, failures become catalogue errors.
 
 `TryAgain`: no answer, a broken answer or a busy node. `RpcRefused`: the node refuses. `ChainReverted`: a revert, with its
 decoded custom error. A view with a broken answer is repeated once. Nothing else is repeated, because the caller tries again in
-its next tick. Callers encode arguments outside `reading_answer`, because a mistake in an argument is not the node's.
+its next tick. Callers encode arguments outside `reading_answer`, because a wrong argument is not the node's fault.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,8 @@ from chain.client.artifacts import Log, Reason, View, interface
 from chain.client.node import NodeHTTPProvider, verify_url
 
 DEFAULT_TIMEOUT_S = 10.0
-"""Timeout of one call in seconds: longer than the execution of any block, shorter than a phase of a dispute."""
+"""Longest wait for the next bytes of an answer, in seconds: longer than the execution of any block, shorter than a phase of a
+dispute."""
 
 LOGS_PER_CALL_BLOCKS = 2_000
 """Largest number of blocks in one `eth_getLogs`. Public nodes refuse more than some thousands."""
@@ -32,7 +33,7 @@ class BrokenAnswer(TryAgain):
 
 @contextmanager
 def reading_answer(what: str) -> Iterator[None]:
-    """Context manager, also a decorator, around code that parses a node's answer. Any error of form inside it becomes
+    """Context manager, also a decorator, around code that parses a node's answer. An error about the answer's form becomes
     `BrokenAnswer`."""
     try:
         yield

@@ -121,7 +121,7 @@ def reset_breaker(environment: Digest) -> ContractCall:
 
 
 DEFAULT_TIMEOUT_S = 60.0
-"""Seconds for all transactions that are sent together: many blocks of any chain."""
+"""Time limit in seconds for transactions that are sent together: five blocks of Ethereum."""
 
 _CREATION_GAS_PER_BYTE = 240
 """Gas for each byte of creation code: 200 for storing code, 16 for calldata, and some more for the constructor."""
@@ -146,7 +146,7 @@ class ItemProposal(NamedTuple):
     pool: Digest
     """Pool that judges an environment; zero for a model."""
     vectors: Digest
-    """Digest of the vectors that certifiers must reproduce."""
+    """Digest of the golden vectors' results that certifiers must reproduce."""
     document: bytes
     """Bytes of the environment, or of the model's manifest."""
 
@@ -293,7 +293,10 @@ def rehearse(client: Chain, site: DeploymentPlan, taken: int = 0) -> list[Rehear
 
 
 def largest_cost_wei(client: Chain, site: DeploymentPlan, taken: int = 0) -> int:
-    """Returns the largest amount of wei that `send_steps` can spend: all gas limits at the offered fee."""
+    """Returns the wei that `send_steps` spends if the steps use their whole gas limits at the fee that a transaction offers now.
+
+    `send_steps` can spend more: `send_all` may raise the fee of a late transaction up to twice, and the base fee may rise.
+    """
     gas = sum(gas_limit(each) for each in steps(site)[taken:])
     return gas * fees_at(client.head().base_fee_wei).max_fee
 

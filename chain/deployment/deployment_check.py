@@ -138,7 +138,7 @@ def verify_options(client: Chain, site: DeploymentPlan, created: Collection[str]
     """Raises `ConfigurationError`, which names the difference, if one of the `created` contracts is not the one that this
     deployment creates.
 
-    Pools are not checked: all trees have the same code, and the curator decides which tree belongs to which pool.
+    Which tree belongs to which pool is not checked: all trees have the same code, and the curator decides it later.
     """
     for choice in _expected_answers(site):
         if choice.contract in created:

@@ -94,7 +94,7 @@ def transactions_hash(site: DeploymentPlan) -> Digest:
 
 def steps_taken(client: Chain, draft: Draft, out: Path, site: DeploymentPlan) -> int:
     """Counts the transactions of a deployment that the chain has already. Raises `ConfigurationError` with advice if the draft
-    is of another deployment."""
+    is of another deployment, or if a contract of the counted transactions is missing or is another one."""
     path = path_of(out)
     if (draft.book.chain_id, draft.deployer) != (client.chain_id, site.deployer) or draft.asked != transactions_hash(site):
         raise ConfigurationError(

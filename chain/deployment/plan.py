@@ -73,9 +73,10 @@ class GovernanceSettings:
     """Accounts and delays of governance."""
 
     guardian: Address
-    """Account that may pause the network and refund disputes, without a vote."""
+    """Account that may pause the network, refund disputes and mark key epochs as compromised, without a vote."""
     curator: Address
-    """Account that decides, without a vote, which environments, models and measurements may run."""
+    """Account that decides, without a vote, which pools, environments, models, measurements, appraisal policies and key epochs
+    are in force."""
     holder: Address
     """Account that gets all voting tokens at first."""
     supply: int = 10**27
@@ -83,7 +84,7 @@ class GovernanceSettings:
     threshold: int = 10**24
     """Number of votes that an account needs to make a proposal."""
     quorum_percent: int = 4
-    """Percentage of all votes that must take part for a proposal to pass."""
+    """Percentage of all votes that must be cast for a proposal or abstain. Votes against it do not count for this percentage."""
     delay_blocks: int = 7_200
     """Blocks between a proposal and its vote."""
     period_blocks: int = 50_400

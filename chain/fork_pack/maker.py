@@ -41,8 +41,11 @@ class MadePack(NamedTuple):
 
 
 def make_pack(reader: SnapshotReader, network: Network, block: int) -> MadePack:
-    """Makes the pack of a block. Raises `TryAgain` if the node lacks the block's state, or if its events contradict that
-    state."""
+    """Makes the pack of a block.
+
+    Raises `RpcRefused` or `TryAgain` if the node lacks the block or its state. Raises `TryAgain` if the node's events contradict
+    that state, or if the block was replaced meanwhile.
+    """
     chain, seen = reader.client, reader.client.block(block)
     stake = stake_table(reader, network, block)
     capsules, missing = _capsules(chain, network, CourtHistory(reader), block)

@@ -240,7 +240,8 @@ def _verify_stake(network: Network, stake: StakeTable) -> None:
 
 
 def _verify_accounts(network: Network, stake: StakeTable) -> None:
-    """Raises `PackRejected` unless every account with a place is listed, and has the weight that its stake gives.
+    """Raises `PackRejected` unless every account with a place is listed, and has either no weight or the weight that its stake
+    gives.
 
     The rule is that of `Verifiers._weigh` and `StakeTree.unitsFor`. With EigenLayer the weight is not checked, because it
     follows the stake later.

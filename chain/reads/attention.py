@@ -108,7 +108,7 @@ def scored_range(
     """
     head, first = reader.head(), int(reader.network.deploy_block)
     headers = {each.batch_id: each for each in reader.batches(first, head)}
-    # Before the draw, which costs seconds for a large range.
+    # Check this before the draw, because the draw takes seconds for a large range.
     verify_anchored(reveal.terms, headers.values())
     tests = (judged or JudgedReveals()).tests(reveal, reader.network.anchor_domain, headers)
     verify_over(reader, reveal.terms, tests, headers.values(), head)

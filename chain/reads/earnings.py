@@ -1,6 +1,6 @@
 """Earnings and losses of an account in a network, by reason, from the events of the ledger.
 
-A returned bond is no earning, so it appears beside the bond that was paid.
+A bond is listed when it is paid and again when it comes back, so a returned bond does not change the net amount.
 """
 
 import enum
@@ -55,10 +55,13 @@ class Earnings(NamedTuple):
 
 
 def earnings(history: CourtHistory, account: Address, from_block: int, to_block: int) -> Earnings:
-    """Sums up the credits and payments of an account over a closed range of blocks, which begins with the network.
+    """Sums up the credits and payments of an account over a closed range of blocks.
+
+    The range must begin at the network's deployment. A seat's penalty is recognised by the bond of its dispute, which an earlier
+    block may have.
 
     The fee of a batch counts as paid by its operator. A seat's penalty that EigenLayer refused at first and paid later counts as
-    a slash, because it comes without the dispute.
+    a slash, because the ledger's event then does not name the dispute.
     """
     operators = list(reversed(history.batch_operators(from_block, to_block)))
     movements = history.movements(from_block, to_block)

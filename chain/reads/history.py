@@ -101,7 +101,7 @@ class DisputeEndedEvent(NamedTuple):
     appeal_bond: int
     """The appellant's bond."""
     advanced: int
-    """Amount that the treasury advanced for rounds after the first."""
+    """Amount that the treasury advanced for rounds after the first, and for the seats of a refunded dispute."""
     slashed: int
     """Amount that was taken from the operator's stake."""
     to_challenger: int

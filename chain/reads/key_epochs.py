@@ -169,8 +169,8 @@ class KeyEpochReader(RestakingReader):
         )
 
     def shares_dealt_at(self, epoch: int, block: int) -> int | None:
-        """Returns the Unix second of the block in which the newest shares of an ACTIVE key epoch came into force. Returns None
-        in any other state.
+        """Returns the Unix second of the block that put the newest shares of an ACTIVE key epoch on the chain. The first shares
+        are put there by the announcement of the epoch. Returns None in any other state.
 
         It reads the events of `KeyEpochs` since the deployment. Raises `TryAgain` if the node does not have these events.
         """

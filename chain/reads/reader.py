@@ -124,7 +124,8 @@ class SnapshotReader(KeyEpochReader):
             return tuple(records.header(*each) for each in found)
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
-        """Reads windows, demands and collateral of at most `BATCHES_PER_PAGE` batches, from a batch id on."""
+        """Reads at most `BATCHES_PER_PAGE` batches from a batch id on, each with its window, the demand for its list, and whether
+        its collateral is released."""
         raw = self._lens("batches", from_batch, BATCHES_PER_PAGE, block=block)
         with reading_answer("batches"):
             return tuple(records.anchored(each) for each in raw)
@@ -143,8 +144,8 @@ class SnapshotReader(KeyEpochReader):
             return tuple(from_struct(DemandRecord, each) for each in raw)
 
     def answered(self, subject: Digest, from_block: int, to_block: int) -> Blob | None:
-        """Reads the answer that was put on the chain for a demand: the list, or an envelope's new locator. Returns None if these
-        blocks have no answer."""
+        """Reads the answer that was put on the chain for a demand: the list, an envelope's new locator, or empty bytes for a
+        demand to anchor. Returns None if these blocks have no answer."""
         found = self._answer_to(subject, from_block, to_block)
         with reading_answer("Answered"):
             return None if found is None else _answer(found)

@@ -216,7 +216,8 @@ class PoolState:
     weighing: int
     """Number of verifiers with weight from the next stake epoch on."""
     seatable: bool
-    """Whether the pool had `min_pool` verifiers with weight when a weight last changed, which the largest round needs."""
+    """Whether the pool had enough verifiers with weight when a weight last changed. Enough means `min_pool`, or the lower value
+    from before a vote raised it, until the pool has twice the new value."""
     stopped: int
     """Seconds of the protocol clock for which the challenge windows of the pool have stood still in all."""
 

@@ -180,7 +180,7 @@ def mutual_trust(ca_file: Path, certificate_file: Path, key_file: Path) -> ssl.S
         raise ConfigurationError(ca_file.name, f"no certificates of the signer: {error}") from None
     read_secret(key_file)
     try:
-        # An encrypted key would be asked for at the terminal: it gets an empty password, and fails.
+        # OpenSSL would ask for the password of an encrypted key at the terminal. With the empty password it fails instead.
         trust.load_cert_chain(certificate_file, key_file, password="")
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError(

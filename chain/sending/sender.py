@@ -158,7 +158,8 @@ class SenderPolicy(NamedTuple):
     max_fee_wei: int = 500 * 10**9
     """Largest fee cap in wei per gas."""
     give_up_after_s: int = 3600
-    """An unsigned transaction that still has to wait is dropped this many seconds of wall time after its row last changed."""
+    """An unsigned transaction is dropped this many seconds of wall time after its row last changed, even if it could be sent
+    now."""
     replan_after_s: int = 20
     """Seconds of wall time after an unsuccessful end before the same transaction may be planned again."""
     own_nonces: int = 0
@@ -194,8 +195,11 @@ class TransactionSender:
         """Plans a transaction that the caller has found to be due on the chain, and returns the outbox row of the transaction.
 
         If the transaction has no row, a new row is made. A row that ended without success at least `replan_after_s` seconds ago
-        is planned again, because a reorganisation can undo the reason for its end. `repeatable` says that the contract accepts
-        the transaction any number of times. Such a row is planned again only when its old bytes can no longer be mined.
+        is planned again, because a reorganisation can undo the reason for its end. It is not planned again if it was signed
+        `max_attempts` times, or if `intent` has other calldata and no time limit for sending.
+
+        `repeatable` says that the contract accepts the transaction any number of times. Such a row is planned again only when
+        its old bytes can no longer be mined.
         """
         item = self.outbox.plan(intent)
         # A vote has no time limit for sending. The content of a transaction with such a limit may change in a new request.
@@ -308,7 +312,7 @@ class TransactionSender:
             # For example, the account has too little money. This transaction waits, and later ones go on.
             telemetry.log_error("sender.not_estimated", error, function=intent.function)
             return StateAnswer.WAIT, 0, str(error)
-        # Half more: a settlement or a draw costs more in a later block than in the estimated one.
+        # Add half, because a settlement or a draw may cost more in a later block than in the estimated one.
         return StateAnswer.GO, estimate + estimate // 2 + 20_000, ""
 
     # --- signed ---

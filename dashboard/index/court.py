@@ -46,7 +46,7 @@ def opened(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Disputes", "SeedNamed")
 def seed_named(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records that a round begins, and the block whose hash will draw the round's seats. The contract may name another block
+    """Records that a round begins, and the block whose mix will draw the round's seats. The contract may name another block
     later in the same round. Then the draw begins again, so this clears the seats that were drawn before."""
     if not at.facts.amend(DisputeFact, v["id"], phase=int(Phase.SEED), level=v["level"], round=v["round"]):
         return

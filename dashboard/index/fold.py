@@ -1,8 +1,8 @@
 """Events of the chain, and the handlers that compute facts from them. Each kind of event has one handler. The handlers run in
 chain order, and a handler changes nothing but facts.
 
-An event about a dispute, batch or account that the index does not know changes nothing. The self-check then finds the
-difference.
+If the index does not know the dispute, batch or key epoch that an event is about, most handlers change nothing. The self-check
+then finds the difference.
 """
 
 from collections.abc import Callable, Mapping

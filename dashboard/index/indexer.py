@@ -19,7 +19,7 @@ from dashboard.index import court, money, receipts, registry
 from dashboard.index.fold import HANDLERS, ChainEvent, Moment, plain, subject_of
 
 BLOCKS_PER_STEP = 2_000
-"""Most blocks that one transaction adds up to the finalized block. Public nodes accept no larger range in `eth_getLogs`."""
+"""Most blocks that one transaction adds up to the finalized block. Many public nodes refuse a larger range in `eth_getLogs`."""
 NEW_BLOCKS_PER_STEP = 64
 """Most blocks that one transaction adds above the finalized block. There the indexer reads every header."""
 HEADERS_PER_READ = 64

@@ -131,8 +131,8 @@ def unbond_requested(at: Moment, v: Mapping[str, Any]) -> None:
 
 @_on_stake("Slashed")
 def slashed(at: Moment, v: Mapping[str, Any]) -> None:
-    """Subtracts slashed stake, and ends the lock that this dispute put on the operator's stake. For stake at EigenLayer it
-    subtracts nothing, because the next `Synced` event states the stake that is left."""
+    """Subtracts slashed stake. If a dispute slashes its operator, also ends the lock of that dispute. For stake at EigenLayer the
+    active stake stays as it is, because the next `Synced` event states the stake that is left."""
     if at.event.contract == "StakeVault":
         at.facts.add(StakeFact, v["account"], active=-v["taken"])
     dispute = at.facts.find(DisputeFact, v["ref"])

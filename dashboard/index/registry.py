@@ -32,7 +32,7 @@ def operator_registered(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Registry", "OperatorMoved")
 def operator_moved(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records that the breaker suspended an operator, or that governance readmitted it."""
+    """Records that the breaker suspended an operator, or that the curator readmitted it."""
     at.facts.put(OperatorFact, v["operator"], suspended_until=None if v["until"] == NO_END else v["until"])
 
 
@@ -110,7 +110,7 @@ def breaker_tripped(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Breaker", "BreakerReset")
 def breaker_reset(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records that governance reset the breaker in an environment. The breaker no longer holds convictions there."""
+    """Records that the curator reset the breaker in an environment. The breaker no longer holds convictions there."""
     at.facts.put(ItemFact, v["environment"], held=False)
 
 

@@ -162,8 +162,8 @@ def _waits_for_breaker(seen: Observation, row: Row) -> bool:
 
 
 def disputes_end(seen: Observation, report: CheckReport) -> None:
-    """Reports two kinds of disputes: those that are open for longer than their parameters allow, and those whose pool is too
-    small to judge."""
+    """Reports two kinds of disputes: those that are open for longer than their parameters allow, and those whose seats are not
+    drawn yet and whose pool is too small to judge."""
     for row in open_disputes(seen.scene):
         params = seen.scene.params(row["params_version"])
         if not params:
@@ -256,7 +256,7 @@ def batches_follow(seen: Observation, report: CheckReport) -> None:
 
 def _silence(seen: Observation, operator: str) -> tuple[str, tuple[type[BatchFact], tuple[int]]] | None:
     """Returns a sentence that says why the operator's silence is unusual, and its last batch. Returns None if the silence is
-    usual, or if the operator has no stake, because it has left then."""
+    usual, if too few batches show what is usual, or if the operator has no stake, because it has left then."""
     stake = seen.scene.index.find(StakeFact, operator)
     newest = seen.scene.index.page(BatchFact, "id", True, LAST_BATCHES, operator=operator).rows
     if not seen.scene.stake_of(stake) or not newest:

@@ -92,8 +92,8 @@ def _proven(chain: Chain, header: ProvenHeader, at: Address, contract: str) -> M
 
 
 class ReleaseLogReader:
-    """Reader of the release logs of one network's shards. It keeps a copy of each log, and the copy only grows. It judges each
-    release once."""
+    """Reader of the release logs of one network's shards. It keeps a copy of each log, and the copy only grows. It
+    judges a release again only if the last judgement was not possible yet."""
 
     def __init__(self, client: Chain, network: Network, settings: ReleaseLogSettings) -> None:
         self._client, self._network, self._settings = client, network, settings

@@ -38,7 +38,7 @@ from kms.release_log.entitlement import AuditBlock
 STEPS = 200
 """Most steps of the indexer in one pass."""
 IN_USE = (2, 3)
-"""The states ACTIVE and DRAINING of a key epoch. In these states receipts of the epoch can still be opened."""
+"""The states ACTIVE and DRAINING of a key epoch. The monitor reads the release logs of epochs in these states only."""
 
 
 class MonitorReport(NamedTuple):
@@ -89,7 +89,7 @@ class Monitor:
 
     def look(self) -> MonitorReport:
         """Makes one pass: checks every invariant at one block and returns the report. If a source does not answer, the invariants
-        that need it are unknown."""
+        that need it are unknown. If the chain node does not answer, all invariants are unknown."""
         try:
             self._follow()
             with self.observed() as seen:

@@ -159,7 +159,7 @@ class ConsoleQuestion:
     chosen: Mapping[str, str]
     """Texts of the query, by name."""
     live_stakes: int
-    """Number of verifiers of the network that have stake."""
+    """Number of verifiers of the network that are in a pool and have stake. The console counts at most `MAX_VERIFIERS`."""
 
 
 def read_params(scene: Scene) -> tuple[int, ParamSet] | None:

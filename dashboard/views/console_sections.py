@@ -335,8 +335,8 @@ def ether(wei: float) -> str:
 
 
 def chance(value: float) -> str:
-    """Returns a probability as text in percent. Between zero and a hundredth of a percent the text is in scientific form. If less
-    than a hundredth of a percent is missing to 100 %, it is `almost 100 %`."""
+    """Returns a probability as text in percent. A probability between 0 and 0.0001 is not in percent but a plain number, for
+    example `5e-05`. A probability above 0.9999 and below 1 is `almost 100 %`."""
     if value in (0.0, 1.0) or 1e-4 <= value <= 1 - 1e-4:
         return f"{value * 100:.4g} %"
     return f"{value:.2g}" if value < 0.5 else "almost 100 %"

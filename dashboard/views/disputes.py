@@ -206,7 +206,7 @@ def _member(
 
 
 def _out_hash(vote: Row | None) -> Digest | None:
-    """Returns the `out_hash` that a vote states. Returns None if the vote did not re-execute the request."""
+    """Returns the `out_hash` that a vote states. Returns None if the member did not re-execute the request."""
     if vote is None or vote["said"] != Outcome.EXECUTED or not vote["tokens_hash"] or not vote["trace_root"]:
         return None
     return digests.out_hash(Digest(vote["tokens_hash"]), Digest(vote["trace_root"]))

@@ -142,7 +142,7 @@ class MoneyFlow(Record):
 
 
 class MoneyReport(Record):
-    """All money of the network, by the place where it is."""
+    """The money of the network, by the place where it is. Stake that is being withdrawn is not counted."""
 
     stake: Amount
     pots: Amount
@@ -266,7 +266,7 @@ def _ledger(scene: Scene) -> dict[str, int]:
 
 
 def money(scene: Scene) -> MoneyReport:
-    """Returns where every wei of the network is."""
+    """Returns the money of the network by the place where it is. It does not count stake that is being withdrawn."""
     ledger = _ledger(scene)
     inside = sum(ledger.get(name, 0) for name in (POTS, CREDITS, TREASURY, BURNED))
     came = sum(value for name, value in ledger.items() if name.startswith("taken: ")) + ledger.get(FUNDED, 0)

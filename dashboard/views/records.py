@@ -67,9 +67,10 @@ class IndexMeta(Record):
     head: int
     """Newest block that the chain node had when the indexer last asked it."""
     behind_blocks: int
-    """Number of blocks up to `head` that the index does not have yet."""
+    """Number of blocks from `block` up to `head`. For the newest block it is the number of blocks that the index does not have
+    yet."""
     behind_s: int
-    """Age of the newest indexed block in seconds."""
+    """Age of `block` in seconds."""
     is_stale: bool
     """Whether `behind_s` is above the limit of this dashboard."""
     safe: int
@@ -338,7 +339,8 @@ class AuditSummary(Record):
     receipt_id: str
     verifier: Party
     batch_id: int
-    """Batch that the verifier named with its result. Only a bounty shows that the receipt is in this batch."""
+    """Batch that the verifier named with its result. Only a dispute or a bounty shows that the receipt is in this
+    batch."""
     result: str
     """Result of the audit: `match`, `mismatch` or `none`."""
     posted_block: int

@@ -20,8 +20,8 @@ class Scene:
     """Snapshot of the index with the other data that the views of one answer share: clock, names and limits."""
 
     def __init__(self, index: IndexSnapshot, names: Mapping[str, str], now: int, stale_s: int, version: str) -> None:
-        """`names` are the chosen names by account. `now` is wall time in Unix seconds. The index is stale if its newest block is
-        older than `stale_s` seconds."""
+        """`names` are the chosen names by account. `now` is wall time in Unix seconds. The index is stale if the block of the
+        snapshot is older than `stale_s` seconds."""
         self.index = index
         self.state = index.state()
         self._names = names
@@ -62,12 +62,13 @@ class Scene:
         return time_of(wall_time(self._pauses, protocol_time)) if protocol_time else None
 
     def is_lapsed(self, stake: Row | None) -> bool:
-        """Returns whether a record of stake at EigenLayer is too old to count. `stake` is the row of an account."""
+        """Returns whether an account's record of stake at EigenLayer does not count, because it is too old or because no record
+        counts (`IndexState.record_life`). `stake` is the row of the account."""
         return stake is not None and is_lapsed(stake, self.state.record_life, self.state.number)
 
     def stake_of(self, stake: Row | None) -> int:
-        """Returns the stake of an account in wei, or 0 if its record is too old to count. `stake` is the row of the account, or
-        None."""
+        """Returns the stake of an account in wei, or 0 if its record of stake at EigenLayer does not count. `stake` is the row of
+        the account, or None."""
         return 0 if stake is None or self.is_lapsed(stake) else int(stake["active"])
 
     def finality(self, block: int) -> FinalityState:

@@ -193,8 +193,8 @@ def _with_cursor(request: Request, cursor: str) -> str:
 
 
 def entity_tag(site: DashboardSite, scene: Scene, request: Request) -> str:
-    """Returns the entity tag of an answer before the answer is made. The tag covers everything on which the answer depends: the
-    state of the index, the URL, the capsules and the release logs."""
+    """Returns the entity tag of an answer before the answer is made. The tag covers the state of the index, the URL, the
+    capsules and the release logs. It does not cover the age of the newest block, which changes every second."""
     meta = scene.meta()
     parts = (
         request.url.path, request.url.query, meta.block.hash, meta.block.number, meta.head, meta.safe, meta.finalized,

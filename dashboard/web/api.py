@@ -195,7 +195,7 @@ def _add_network(router: APIRouter, site: DashboardSite) -> None:
 
     @router.get("/money", response_model=FoundObject[MoneyReport], tags=["network"])
     def get_money(request: Request, block: BlockQuery = None) -> Response:
-        """Returns where every wei of the network is."""
+        """Returns the money of the network by the place where it is."""
         return answer(site, request, block, lambda scene: _found(scene, network.money(scene)))
 
 

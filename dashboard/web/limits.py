@@ -1,5 +1,5 @@
-"""Limits each visitor: requests per minute, open streams, size of a request. The module is pure ASGI, so that it
-does not buffer streams."""
+"""Limits the requests per minute and the open streams of each visitor, and refuses requests with a body. The module is pure ASGI,
+so that it does not buffer streams."""
 
 import asyncio
 import json

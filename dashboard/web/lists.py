@@ -255,7 +255,8 @@ def verifier(scene: Scene, account: str) -> VerifierSummary:
 def member_list(
     scene: Scene, limit: int, cursor: str | None, dispute: str | None = None, voter: str | None = None
 ) -> Listing[MemberSeat]:
-    """Returns a page of seats, sorted by dispute. `limit` counts seats. One record shows all seats of one member in one round."""
+    """Returns a page of seats, sorted by dispute. `limit` counts seats. One record shows the seats of the page that
+    one member holds in one round with one outcome."""
     where = _filters(dispute=dispute and digest_of(dispute), voter=voter and voter.lower())
     query = ListQuery("members", where, "dispute", False, limit, cursor)
     return listing(scene, SeatFact, query, disputes.member_seats)

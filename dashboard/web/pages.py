@@ -354,7 +354,7 @@ def _add_network(pages: _Pages) -> None:
 
     @pages.get("/money", ".json")
     def money(request: Request, block: BlockQuery = None) -> Response:
-        """Shows where every wei of the network is."""
+        """Shows the money of the network by the place where it is."""
         return pages.show(request, "money.html", block, lambda scene: FoundObject(meta=scene.meta(), data=network.money(scene)))
 
     @pages.get("/log", ".json")

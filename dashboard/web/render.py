@@ -135,7 +135,7 @@ def percent(bps: int | None) -> str:
 
 
 def shown_arguments(arguments: dict[str, Any], most: int = 4) -> Sequence[tuple[str, str]]:
-    """Returns the first arguments of an event as (name, text), each cut to a line."""
+    """Returns at most `most` arguments of an event as (name, text). A text of more than 18 characters loses its middle."""
     pairs = []
     order = sorted(arguments, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
     for name in order[:most]:
@@ -151,7 +151,7 @@ WIDTH, LEFT, RIGHT, TOP = 640, 70, 16, 12
 HEIGHT, FOOT = 260, 44
 BAR, BAR_TOP = 34, 18
 DECADES = 14
-"""Most decades that a logarithmic axis shows. Smaller values are cut off."""
+"""Most decades that a logarithmic axis shows. Smaller values are drawn at its lower end."""
 
 
 class Axis(NamedTuple):

@@ -65,7 +65,8 @@ _TIMEOUT_S = 1800
 
 
 def requirements(name: str = "bytewise") -> dict[str, str]:
-    """Returns the installed version of every package that a process imports, directly or indirectly, by name."""
+    """Returns the installed version of every Python package that a package needs, directly or indirectly, by name. It leaves out
+    `UNUSED`. For the project itself it adds a fixed version of psycopg, the optional driver of PostgreSQL."""
     found: dict[str, str] = {}
     waiting: list[tuple[str, frozenset[str]]] = [(name, frozenset())]
     while waiting:

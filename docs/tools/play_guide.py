@@ -1,8 +1,8 @@
 """Runs the commands of a guide: `python docs/tools/play_guide.py docs/guide/start-a-network.md`.
 
 The indented blocks of the page, in their order, make one bash script. The script runs in the root of the checkout and ends at the
-first command that fails. At the end all processes that the script started are stopped. The exit code is that of the script, or
-124 after `--timeout`.
+first command that fails. At the end this program sends SIGTERM to the script's process group. The exit code is that of the
+script, or 124 after `--timeout`.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """Decides which ceremonies a shard joins.
 
-The decision depends on the account that asks, and on what the chain and the shard's operator have approved. A ceremony for a new
-key endangers no existing key, but a reshare to other shards gives them an existing key. A shard therefore deals again to the same
-shards, or helps to repair a share, only if the chain names these shards and the threshold stays the same. For any other plan, the
-operator of each dealer must approve it.
+The decision depends on the coordinator of the plan, on the chain and on the shard's settings. A ceremony for a new key endangers
+no existing key, but a reshare to other shards gives them an existing key. A shard therefore deals again to the same shards, or
+helps to repair a share, only if the chain names these shards and the threshold stays the same. Any other plan for an existing key
+must be in `approved_plans` of each shard that takes part.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class TrustSettings:
     coordinator: Address
     """Account of the coordinator. The shard considers plans of no other account."""
     approved_plans: frozenset[Digest]
-    """Digests of the plans that may give shares of an existing key to other shards."""
+    """Digests of the plans that may give shares of an existing key to other shards, or change its threshold."""
     simulated: bool
     """Whether this shard joins ceremonies for keys that simulated enclaves may use."""
     release_shares: bool = False

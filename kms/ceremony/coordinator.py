@@ -331,7 +331,8 @@ def load_or_make_plan(
 ) -> SignedPlan:
     """Loads the plan from `plan_file`, or makes the plan and writes it if the file does not exist.
 
-    Operators approve the plan's digest. Raises `ConfigurationError` if the settings ask for another plan than the file has.
+    If shards must approve the plan, its digest goes into their `approved_plans`. Raises `ConfigurationError` if the settings ask
+    for another plan than the file has, or name a file in a folder that does not exist.
     """
     for name in ("plan_file", "out_file"):
         folder = getattr(settings, name).parent
@@ -363,8 +364,8 @@ def _differ(plan: CeremonyPlan, wanted: CeremonyPlan, name: str) -> bool:
 
 
 def run_ceremony(settings: CeremonySettings, signed: SignedPlan, signer: LocalSigner) -> CeremonyState:
-    """Runs a ceremony to its end, or continues one that was interrupted. Writes the epoch document if the ceremony made shares
-    for all its receivers. Returns the final state."""
+    """Runs a ceremony to its end, or continues one that was interrupted. Writes the epoch document, unless the ceremony failed or
+    was a repair. Returns the final state."""
     plan, records = signed.plan, _records(settings)
     with _links(plan) as links:
         coordinator = Coordinator(plan, signer, records, links)

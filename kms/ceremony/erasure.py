@@ -1,5 +1,5 @@
-"""Erases shares that nothing needs any more, and signs a statement about it. The chain has replaced these shares, or no dispute
-can need their epoch any more.
+"""Erases shares that nothing needs any more, and signs a statement about it. These are shares that the chain has replaced, and
+shares of an epoch whose key no dispute can need any more.
 
 The shard first erases the seeds of the ceremonies that made the shares, because with a seed and the log it could make its share
 again. `judge_statement` and `count_statements` evaluate the statements of several shards. Their caller reads the chain.
@@ -146,9 +146,9 @@ def erase_shares(
     The share in force stays, with two exceptions: no dispute can need the epoch's key any more, or the key was dealt to other
     shards. In both cases it is erased, too.
 
-    Raises `ConfigurationError` and erases nothing in four cases: the chain names other shares than the document, the folder has
-    none of these shares, the shard's account does not open, or a process that serves from the folder may have another share in
-    memory.
+    Raises `ConfigurationError` and erases nothing in these cases. The chain has another key or other shares than the document.
+    The folder has none of these shares. The shard's account does not open. The shard's earlier statement is malformed or about
+    other shares. A process that serves from the folder may have another share in memory, or another process changes the folder.
     """
     epoch = document.record.epoch
     on_chain = view.key_epoch(epoch)

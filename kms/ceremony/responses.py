@@ -2,7 +2,7 @@
 the log.
 
 No state is kept between two calls, so a shard that crashed sends the same messages again. `kms.ceremony.participant` stores each
-message before it signs it, so that a shard never signs two different messages.
+signed message before it sends it, and sends the stored one from then on. So a shard never sends two different messages of a kind.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -176,7 +176,7 @@ def _confirm(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator[Body
 
 
 def _consent(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator[Body]:
-    # A dealer that lost its share signs, too: the chain requires the signatures of all holders that it names.
+    # A dealer that lost its share signs, too: the chain requires consents of a threshold of the holders, with or without a share.
     plan, result = state.plan, state.result
     if plan.purpose is CeremonyPurpose.RESHARE and result is not None and _seat(plan.dealers, secrets) is not None:
         yield Consent(result.transcript, secrets.signer.sign(shares_digest(plan, result)))

@@ -124,7 +124,7 @@ class CeremonyState:
     length: int = 0
     phase: CeremonyPhase = CeremonyPhase.JOINING
     keys: Mapping[int, Blob] = field(default_factory=_empty)
-    """Deal keys of the receivers that joined and are not excluded."""
+    """Deal keys of the receivers that joined. Of excluded receivers, only those excluded in phase JOINING are left out."""
     repair_key: Blob | None = None
     """Deal key of the repair target, or None before it joined."""
     kem_keys: Mapping[int, Blob] = field(default_factory=_empty)

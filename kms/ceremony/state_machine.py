@@ -63,8 +63,8 @@ from kms.ceremony.state import (
 
 
 def _close(state: CeremonyState, message: Message, body: Close) -> CeremonyState:
-    """Handles the message with which the coordinator ends the phase: the next phase begins, or the ceremony ends if too few seats
-    are left."""
+    """Handles the message with which the coordinator ends the phase. The next phase begins. The ceremony ends after the last
+    phase, or if too few seats are left."""
     if message.sender != state.plan.coordinator or body.phase != state.phase or body.head != state.head:
         raise CeremonyRefused(state.id.hex()[:16], f"{message.sender} closes phase {body.phase} while {state.phase.name}")
     try:
@@ -159,7 +159,7 @@ def _confirming_seats(state: CeremonyState) -> tuple[CeremonySeat, ...]:
 
 
 def _consenting_seats(state: CeremonyState) -> tuple[CeremonySeat, ...]:
-    # Dealers are awaited here because they were reachable a moment ago.
+    # Only dealers that committed are awaited here, because they were reachable a moment ago.
     return _committed_seats(state) if state.plan.purpose is CeremonyPurpose.RESHARE else ()
 
 

@@ -211,7 +211,7 @@ class ReleaseLogCopy:
             os.truncate(self.path, sum(len(line) + 1 for line in self._lines()))
 
     def _store_read_time(self, now: int) -> None:
-        # Also for a log without records: "the shard released nothing" differs from "nobody has read its log".
+        # The time is stored for a log without records, too: "the shard released nothing" differs from "nobody has read its log".
         self.folder.mkdir(parents=True, exist_ok=True)
         draft = self.read_time_file.with_suffix(".draft")
         draft.write_bytes(b"%d" % now)
@@ -281,8 +281,8 @@ def page_reader(client: ShardClient, epoch: int, timeout_s: float) -> PageReader
     """Returns the function that reads pages of a shard's log over HTTPS.
 
     The returned function raises `Unavailable` if the shard does not answer, and a `Fault` if the answer is no page. It waits at
-    most `timeout_s` seconds for one page and `WAIT_S` seconds for all pages together. It asks a busy shard again up to
-    `BUSY_TRIES` times.
+    most `timeout_s` seconds for one page and `WAIT_S` seconds for all pages together. It asks a busy shard up to `BUSY_TRIES`
+    times for one page.
     """
     left = WAIT_S
 

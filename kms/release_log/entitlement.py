@@ -176,7 +176,7 @@ def unjudged_log(entries: Iterable[SignedRelease], why: UnjudgedReason) -> LogFi
 def _verdict(
     signed: SignedRelease, chain: EntitlementChain, seen: AuditBlock, is_away: bool, undated: list[int]
 ) -> str | UnjudgedReason:
-    # Empty: a voter was entitled to the release.
+    # Returns an empty text if a voter was entitled to the release.
     date = signed.record.decided_at
     if date > max(seen.timestamp, seen.now) + LAG_S:
         return f"is dated {date}, long after block {seen.block} of {seen.timestamp}"

@@ -1,5 +1,5 @@
-"""Reads the inputs of an audit draw from the chain at one block. Shards use them to decide, and auditors to check a shard's
-log."""
+"""Reads the inputs of an audit draw from the chain at one block. Shards use them to decide about releases. Auditors use them to
+check a shard's log."""
 
 from typing import Protocol
 

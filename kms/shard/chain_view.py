@@ -23,7 +23,7 @@ class KeyView(Protocol):
         ...
 
     def time(self) -> int:
-        """Returns the time of the newest block in Unix seconds. Raises `Unavailable` if the chain cannot be read."""
+        """Returns the time of the newest final block in Unix seconds. Raises `Unavailable` if the chain cannot be read."""
         ...
 
 
@@ -88,7 +88,8 @@ class ChainKeyView:
         self._own = own
 
     def read(self, ticket: Ticket, batch_id: int) -> ChainFacts:
-        """Returns all facts about the ticket, each read at the newest final block."""
+        """Returns all facts about the ticket, each read at the newest final block. Raises `TryAgain` if that block does not have
+        the ticket's key epoch."""
         is_audit = ticket.kind == TicketKind.AUDIT.value
         subject = None if is_audit else ticket.subject
         block, snapshot, key, record, dispute = self._chain.release_view(

@@ -32,7 +32,7 @@ IDLE_S = 30.0
 """Seconds of silence after which an attested enclave is disconnected."""
 
 SHUTDOWN_S = 5.0
-"""Seconds that a stopping shard waits for running answers."""
+"""Seconds that a stopping shard waits for each running answer, one after the other."""
 
 _BACKLOG = 128
 _PAUSE_S = 0.1

@@ -28,8 +28,8 @@ epoch is ACTIVE. Raises `Unavailable` if the chain cannot be read."""
 
 
 def share_age_check(settings: ShardSettings, dealt_at: DealtAt, now: int) -> Check:
-    """Returns a check that passes if the shares of this shard's key epoch are at most `refresh_days` days old. `now` is in Unix
-    seconds."""
+    """Returns a check that passes if the shares of this shard's key epoch are less than `refresh_days` days old. It also passes
+    if `refresh_days` is 0, the shard has no epoch, or the epoch is not ACTIVE. `now` is in Unix seconds."""
     name, advice = "share_age", "Deal the shares again: `bytewise key reshare`, then `bytewise key open`."
     if not settings.refresh_days:
         return Check(name, True, "refresh_days is 0: not checked", "any age", advice)

@@ -3,7 +3,8 @@
 "No log, no partial": the signed record is committed to the database before the partial is computed. A crash in between leaves a
 record without an answer, never an answer without a record.
 
-A refusal contains only the error's class and rule. The shard also records refusals in its release log, up to a limit.
+A refusal contains only the error's class and rule, and whether a later try may succeed. The shard also records refusals of
+registered verifiers in its release log, up to a limit.
 """
 
 import threading
@@ -146,7 +147,8 @@ class Shard:
     ) -> None:
         """`find` finds the new share in the folder after the key was dealt again. The shard calls `report_share` with the
         commitments of the only share in memory. `clock` is the machine's clock; no block may be dated far ahead of it. For an
-        epoch whose key enclaves rebuild, `release_shares` must be true; otherwise this raises `ConfigurationError`."""
+        epoch whose key enclaves rebuild, `release_shares` must be true. Raises `ConfigurationError` if it is not, or if the share
+        is not that of the signer's account."""
         if is_rebuilt(document.record.epoch) and not release_shares:
             raise ConfigurationError(f"key epoch {document.record.epoch}", _NEEDS_RELEASE_SHARES)
         listed = next((each for each in document.record.shards if each.index == share.index), None)
@@ -215,8 +217,9 @@ class Shard:
         return ReleaseLog(self._records.page(self._document.record.epoch if epoch is None else epoch, first))
 
     def release(self, body: bytes, peer: AttestedPeer) -> ReleaseAnswer:
-        """Checks a request, records the release, and returns the sealed partial with the record. Raises the error of the broken
-        rule. `peer` is the attested enclave that asks; it satisfied `terms`."""
+        """Checks a request, records the release, and returns the sealed partial with the record. In an epoch whose key enclaves
+        rebuild, returns the sealed share instead. Raises the error of the broken rule, or `TryAgain`. `peer` is the attested
+        enclave that asks; it satisfied `terms`."""
         if not self._admissions.acquire(timeout=ADMISSION_WAIT_S):
             raise TryAgain("shard", "is busy with other requests: ask again")
         try:

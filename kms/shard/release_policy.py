@@ -39,11 +39,11 @@ from bytewise.tee.binding import AttestedPeer
 
 INSTANCES_PER_SEAT = 2
 """Most distinct enclave instances of one voter for each seat and round. The number allows one restart. Instances are counted for
-each voter, so that no voter can use up the limit of another. A committee of s seats has at most 2s instances for one receipt."""
+each voter, so that no voter can use up the limit of another. A committee of s seats has at most 2s instances in one round."""
 
 RECORDS_PER_INSTANCE = 1000
-"""Most records of releases to one instance under one ticket. A seat that repeats its job because other shards are unreachable
-stays far below this limit."""
+"""Most records of releases to one enclave instance for one voter's round or audit. Each try has a ticket of its own. A seat that
+repeats its job because other shards are unreachable stays far below this limit."""
 
 AHEAD_S = LAG_S // 2
 """Most seconds by which a block may be dated after the shard's own clock. The number is below `LAG_S`. After a record that is
@@ -66,8 +66,8 @@ class AdmittedRequest:
 
 
 def verify_request(request: ReleaseRequest, contracts: Contracts, peer: AttestedPeer) -> AdmittedRequest:
-    """Verifies the proof of the envelope first, and the ticket's signature next. Then verifies that the ticket names the peer's
-    transport key. Returns the verified request."""
+    """Verifies the chain id, the proof of the envelope, the ticket's signature, and then that the ticket names this receipt, its
+    key epoch and the peer's transport key. Returns the verified request. Raises the error of the first check that fails."""
     ticket, receipt = request.ticket, request.receipt
     if receipt.chain_id != contracts.chain_id:
         raise ForeignChain(receipt.chain_id, contracts.chain_id)
@@ -112,8 +112,8 @@ def verify_epoch(ticket: Ticket, state: EpochState) -> EpochState:
 
 def dispute_seats(ticket: Ticket, case: Dispute | None, block: int) -> int:
     """Returns the number of seats of the ticket's voter in the present round, which must be in commit or reveal. `case` is the
-    ticket's dispute at a block. Raises `TicketRefused` if the voter has no seat or the round is over, and `TryAgain` if the round
-    may still begin."""
+    ticket's dispute at a block. Raises `TicketRefused` if the dispute is about another receipt, the voter has no seat or the
+    round is over. Raises `TryAgain` if the dispute is not known yet or the round may still begin."""
     if case is None:
         raise TryAgain("chain view", f"no dispute {ticket.subject.hex()} at block {block}")
     if case.id != ticket.subject or case.receipt_id != ticket.receipt_id:
@@ -161,9 +161,9 @@ def verify_acceptance_in_force(standing: PolicyState, evidence: AppraisalResult,
 def verify_limits(ticket: Ticket, seats: int, instances: frozenset[Digest], audits: int, budget: int) -> Ticket:
     """Returns the ticket. Raises `BudgetSpent` if a limit is used up.
 
-    `instances` are the enclave instances that already got a partial for this seat or audit. `audits` is the number of audits for
-    which this shard released in this epoch. Once `audits` has reached `budget`, a new audit is refused. Dispute seats have no
-    such budget.
+    `instances` are the enclave instances that already got a partial for this voter's round or audit. `audits` is the number of
+    audits for which this shard released in this epoch. Once `audits` has reached `budget`, a new audit is refused. Dispute seats
+    have no such budget.
     """
     allowed = INSTANCES_PER_SEAT * seats
     if len(instances | {ticket.instance}) > allowed:
@@ -174,10 +174,11 @@ def verify_limits(ticket: Ticket, seats: int, instances: frozenset[Digest], audi
 
 
 def verify_records(of_receipt: int, given: Callable[[], int]) -> None:
-    """Raises `BudgetSpent` if one enclave instance already has `RECORDS_PER_INSTANCE` release records under one ticket.
+    """Raises `BudgetSpent` if one enclave instance already has `RECORDS_PER_INSTANCE` release records for one voter's round or
+    audit.
 
-    `of_receipt` is the number of all records of the receipt. `given` counts the records of the instance under the ticket, which
-    is slow. It is therefore called only if `of_receipt` has reached the limit.
+    `of_receipt` is the number of all records of the receipt. `given` counts the releases to the instance for this round or audit,
+    which is slow. It is therefore called only if `of_receipt` has reached the limit.
     """
     if of_receipt >= RECORDS_PER_INSTANCE and given() >= RECORDS_PER_INSTANCE:
         raise BudgetSpent("records", RECORDS_PER_INSTANCE)

@@ -53,8 +53,8 @@ def build_shard(
     """Builds the shard of these settings. The shard calls `report_share` with the commitments of the share in memory. `clock` is
     by default the machine's clock.
 
-    Raises `ConfigurationError` if a file, key, policy or epoch is invalid, and `StaleBackup` if the release log lacks records
-    that the shard signed.
+    Raises `ConfigurationError` if a file, key or epoch is invalid, and `PolicyRefused` if the signed policy may not come into
+    force. Raises `StoreCorrupt` if the release log was altered, and `StaleBackup` if it lacks records that the shard signed.
     """
     if settings.production:
         quoters.enter_production()
@@ -197,8 +197,8 @@ def verify_epoch_document(document: EpochDocument, view: CeremonyView) -> EpochD
 
 
 def _verify_own_log(records: ReleaseRecords, epoch: int, shard: Address) -> None:
-    """Verifies that the release log is complete and that this shard signed all its records. Raises `ConfigurationError` if
-    another shard signed records of the log."""
+    """Verifies the hash chain and the signatures of the epoch's release log, and that the newest record of each epoch is by this
+    shard. Raises `StoreCorrupt` for a broken chain, and `ConfigurationError` if a newest record is by another shard."""
     records.verify_chain(epoch)
     for each in records.epochs():
         for whose in {signed.record.shard for signed in records.page(each, records.head(each).next_index - 1)}:
@@ -212,7 +212,7 @@ def _policy_in_force(settings: ShardSettings, chain_id: int, view: KeyView) -> P
         telemetry.log("policy.accepted_unsigned", assurance="simulated")
         return first_policy_state(load_policy(settings.policy_file, chain_id, settings.production))
     history = settings.folder / keyring.POLICY_HISTORY
-    # Either clock may be wrong. Requiring both ends no wait early, and no wait lasts forever.
+    # Either clock may be wrong. A waiting time ends only when both clocks say so, so a clock that is ahead ends none early.
     times = PolicyTimes(own=SystemClock().now(), chain=view.time())
     return load_policy_state(
         settings.policy_file, history, settings.policy_governors, settings.policy_threshold, chain_id, settings.production, times

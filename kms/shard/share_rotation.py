@@ -99,7 +99,7 @@ class ShareRotation:
         report(self._commitments)
 
     def share(self) -> OpenedShare:
-        """Returns the share that was in force at the last read of the chain."""
+        """Returns the share with which the shard answers now. Only `follow_chain` and `borrow` compare it with the chain."""
         with self._lock:
             return self._share
 
@@ -139,8 +139,8 @@ class ShareRotation:
         one.
 
         Raises `TryAgain` while the folder lacks the share, or while the chain contradicts its earlier answer (`SETTLE_S`). Raises
-        `StaleBackup` if the shares in force belong to other shards, or if this shard's new share has another index than its old
-        one.
+        `StaleBackup` if the shares in force belong to other shards, if this shard's new share has another index than its old one,
+        or if the chain has other shares of a hybrid key, which is never dealt again.
         """
         with self._lock:
             return self._follow(current)

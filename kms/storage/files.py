@@ -1,6 +1,7 @@
 """Files of a shard's folder, and the locks of that folder.
 
-Files are readable by their owner only. They are written completely or not at all, and wiped before they are removed.
+Files are readable by their owner only. They are written completely or not at all (except by `create_file`), and files with
+secrets are wiped before they are removed.
 
 There are two locks: one for the process that serves from the folder, and one for a process that erases, restores or wraps in it.
 A statement that shares are erased is true only if no process has them in memory any more. The serving process therefore writes

@@ -9,7 +9,7 @@ The signing key is sealed under the folder's storage key like shares (ADR-041). 
 not be enough to sign for the shard, because a repair gives a share to whoever can sign with the shard's key. The address is
 public and is stored beside the sealed key, so reading it opens nothing.
 
-Functions without a `sealer` argument use the folder's own `storage.key`.
+A function that is called without `sealer` uses the folder's own `storage.key`.
 """
 
 from collections.abc import Sequence
@@ -173,8 +173,8 @@ def _erase(folder: Path, epoch: int, kept: set[Path]) -> int:
         for ending in (DRAFT, suffix):
             left += [wipe_draft(path) for path in _named(folder / RESTORING, kind, epoch, ending)]
         erased += sum(left) if kind == "share" else 0
-    # The ML-KEM key first: without it a share of a hybrid epoch opens nothing, and after a crash in between the share is still
-    # found.
+    # The ML-KEM keys are erased first. Without its key, a share of a hybrid epoch opens nothing. After a crash in between, the
+    # next run still finds the share.
     kept_kems = {_kem_of(share) for share in kept}
     for path in _named(folder, "kem", epoch, KEM_SUFFIX):
         if path not in kept_kems:
@@ -247,7 +247,7 @@ def _is_locked(sealer: Sealer, epoch: int, path: Path) -> bool:
     except ConfigurationError:
         return True
     except Fault:
-        return False  # a malformed file opens under no key
+        return False  # a malformed file is damaged, not locked
     return False
 
 

@@ -1,7 +1,7 @@
 """The position of a shard's release logs, stored beside its keys (ADR-036).
 
 The database of a shard can be lost, or replaced by an older copy. The shard would then sign a second log under the same account,
-and would be convicted for that. Because of the stored position, it refuses to start instead.
+which auditors would prove against it. Because of the stored position, the shard refuses to start instead.
 """
 
 import threading
@@ -70,7 +70,8 @@ class LogPositionFile:
         for epoch in records.epochs():
             head = records.head(epoch)
             mark = LogPosition(U64(epoch), U64(head.next_index - 1), head.digest)
-            # Where a position is stored, a newer record may come from a killed process and may not be on the disk yet.
+            # A newer record may come from a killed process and may not be on the disk yet. A position that is already stored is
+            # therefore replaced only if it is far behind.
             if self._behind(mark) >= MAX_RECORDS_BEHIND:
                 behind[epoch] = mark
         try:
@@ -110,8 +111,8 @@ class LogPositionFile:
 
 
 def read_positions(folder: Path) -> tuple[LogPosition, ...]:
-    """Reads the positions in a shard's folder. Returns none before the first start. Raises `ConfigurationError` if the file
-    cannot be read or is not as a shard writes it."""
+    """Reads the positions in a shard's folder. Returns an empty tuple before the first start. Raises `ConfigurationError` if the
+    file cannot be read or is not as a shard writes it."""
     try:
         return decode(LogPositions, (folder / FILE).read_bytes()).logs
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """Seals a shard's secrets at rest with AES-256-GCM under the folder's storage key.
 
-The storage key is in a file, or it is wrapped (`storage.wrapped`), so that only a command of the operator returns it. Such a
+The storage key is in a file, or it is wrapped (`storage.wrapped`), so that only a command in the settings returns it. Such a
 command may use a key service, a PKCS#11 token or a TPM (ADR-041). It reads bytes from stdin and prints bytes to stdout.
 """
 

@@ -5,7 +5,7 @@ enclave and cannot compute that answer. So a drawn auditor sends the answer that
 opens its audit result on the chain. This message is the hint.
 
 A hint proves itself. It opens the commitment of a result that its verifier signed, and the salt of that commitment is a hash over
-outcome and code. A recipient can therefore pass a hint on, but not change it.
+a nonce, the outcome and the code. A recipient can therefore pass a hint on, but not change it.
 
 Hints travel over HTTPS (`HintSender`, `hint_server`) or over gossip (`GossipHints`). Record, check and `HintBox` are the same for
 both.

@@ -194,8 +194,9 @@ class Auditor:
         return decide_auditor(snapshot, self._bounties.duties(snapshot), running, self._margin_s)
 
     def start(self, action: RunAudit, snapshot: Snapshot) -> None:
-        """Queues the enclave job of one audit. Does nothing while the enclave is away. Raises `Unavailable` while data for the
-        job are missing."""
+        """Queues the enclave job of one audit. While the enclave is away, or after an error, the next try is `RETRY_PAUSE_S`
+        seconds later. Ends the audit as failed if this account may no longer audit the batch. Raises `Unavailable` while data for
+        the job are missing."""
         self._not_before[action.receipt_id] = snapshot.timestamp + RETRY_PAUSE_S
         if self._pool.away():
             return
@@ -210,7 +211,8 @@ class Auditor:
         self._pool.submit(JobOrder(AUDIT, key, action.receipt_id, left, job))
 
     def finish(self, finished: FinishedJob, snapshot: Snapshot) -> None:
-        """Signs the result of a finished job, or counts a failed attempt.
+        """Signs the result of a finished job, or counts a failed attempt. If no other attempt follows (`MAX_ATTEMPTS`, or too
+        little time), ends the audit as failed after an error, and signs the result of a job that got no key.
 
         A job that found no enclave, or no signer for its ticket, does not count as an attempt. If the shards released no key for
         a job, the audit gets another job while the window allows it. The shards may only have been early: they release nothing

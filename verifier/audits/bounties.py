@@ -47,7 +47,7 @@ STAGE_LIMITS = {
     SIGNED: StageLimit(_MINUTES, FAILED, "its window was over before it was published"),
     POSTED: StageLimit(_DAY, FAILED, "what it found could not be shown"),
     OPENED: StageLimit(_MINUTES, DONE, "nobody showed the same"),
-    # A pool fills with every batch, and the hourly limit lets a day's worth through in a day.
+    # The bounty pool gets money with every batch, and its hourly limit lets the bounties of a day through within a day.
     AGREED: StageLimit(_DAY, FAILED, "its bounty was not paid"),
 }
 """Limits by state. At first the deadline of an audit is the end of its window. From the state OPENED on, it is the time of the

@@ -29,8 +29,8 @@ from verifier.audits.audit_hints import PATH, AuditHint, HintBox
 from verifier.watch.records import Records
 
 REFRESH_BLOCKS = 32
-"""Blocks after which the pools are read again. A new verifier has no weight before the next stake epoch, and a stake epoch is
-longer than this."""
+"""Blocks after which the pools are read again. A new verifier has no weight before the next stake epoch, and on a public network
+a stake epoch is longer than this."""
 
 
 class StakedAccount(Protocol):
@@ -97,7 +97,8 @@ EXCHANGE_S = 5.0
 
 
 class HintServer:
-    """An HTTPS server that receives hints in threads of its own, from its construction until `close`."""
+    """An HTTPS server that receives hints in threads of its own, from its construction until `close`. The construction raises
+    `ConfigurationError` if the certificate or the address cannot be used."""
 
     def __init__(self, box: HintBox, host: str, port: int, certificate: Path, key: Path, exchange_s: float = EXCHANGE_S) -> None:
         verify_server_certificate(certificate, key)
@@ -190,8 +191,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(_Until(self.connection, until))
 
     def do_POST(self) -> None:
-        """Receives one hint and puts it into the box. Answers 204 for an accepted hint, 403 for a refused one, and 400 for a
-        request that is too large or has another form."""
+        """Receives one hint and puts it into the box. Answers 204 for an accepted hint. Answers 403 for a refused one, or for a
+        body that is no hint. Answers 400 if the path is another one, or if the length of the body is missing or too large."""
         length = self.headers.get("Content-Length", "")
         if self.path != PATH or not re.fullmatch("[0-9]{1,4}", length) or int(length) > MAX_HINT_BYTES:
             self._answer(400)

@@ -36,7 +36,7 @@ class Agent:
         self._lock: int | None = None
         self._client: EnclaveClient | None = None
         self._fence = 0
-        self.open()  # if Ray started this agent again, the bridge does not call `open`
+        self.open()  # if Ray started this agent again, the bridge calls `open` only some time later
 
     def open(self) -> bytes:
         """Takes an enclave of this machine that no other agent uses. Returns empty bytes, or a text that says what is missing."""

@@ -64,7 +64,7 @@ def _run_job(peer: socket.socket, claim: ClaimAgent, settings: BridgeSettings, a
             except TryAgain as error:
                 prepared = JobFailed(str(error)[:500], True)
             if isinstance(prepared, JobFailed) and not last and is_wanted():
-                continue  # there is no ticket yet, so that another agent may have the job
+                continue  # there is no ticket yet, so another agent may get the job
             connections.send_raw(peer, encode(prepared))
             if isinstance(prepared, Prepared):
                 job = connections.receive_raw(peer)

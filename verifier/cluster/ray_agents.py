@@ -112,8 +112,8 @@ class RayAgents:
     @contextmanager
     def lease(self, model_id: Digest, receipt_id: Digest) -> Iterator[Lease]:
         """Context manager that leases a free agent whose enclave runs the model. An agent that gave a result about the receipt
-        before is preferred. An agent that failed at the receipt is taken last. Raises `AgentRefused` if no agent becomes free in
-        time."""
+        before is preferred. An agent that failed at the receipt is taken last. Raises `AgentRefused` if the bridge does not know
+        the model, if no agent of the model has an enclave, or if no agent becomes free in time."""
         agent = self._take(model_id, receipt_id)
         agent.failed = [*agent.failed[1 - REMEMBERED :], receipt_id]
         fence = next(self._fences)

@@ -66,7 +66,7 @@ class EquivocationReporter:
         return tuple(each for each in found if each is not None)
 
     def report(self, action: Report, sender: ReportSender) -> None:
-        """Plans the transaction of a report, with its proof."""
+        """Plans the transaction of a report, with its proof. Raises `TryAgain` if the proof was not found since the start."""
         number = LeafNumber(action.operator, action.seq)
         match action:
             case ReportEquivocation():

@@ -68,8 +68,8 @@ class OwnDisputes:
         self._has_begun = True
 
     def _note_ended(self, snapshot: Snapshot, found: Mapping[Digest, DisputeOpening]) -> None:
-        """Reads the new disputes of this account that the snapshot lacks because they are over. Only the first snapshot after a
-        start has such disputes."""
+        """Reads the new disputes of this account that the snapshot lacks because they are over. There are such disputes only
+        after a start or a reorganisation, when old disputes are read again."""
         shown = {case.id for case in snapshot.disputes}
         missing = [opening for each, opening in found.items() if each not in shown]
         if missing:

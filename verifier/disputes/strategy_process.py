@@ -1,8 +1,9 @@
 """Runs a strategy that the user of the node wrote, in a process of its own (ADR-026).
 
-The process gets no key, none of the node's environment variables, and no file descriptor except one socket. It may raise errors,
-hang or end. The node waits at most one deadline for an answer. After a failure it kills the process, and starts it again after a
-pause that grows.
+The process gets no key. Of the node's environment variables it gets only those for paths, home and locale
+(`child_environment`). Of the node's file descriptors it gets only one socket and the standard error. It may raise errors, hang or
+end. The node waits at most one deadline for an answer. After a failure the node kills the process, and starts it again after a
+pause. The pause grows with each failure in a row.
 """
 
 import os
@@ -60,7 +61,7 @@ class StrategyProcess:
 
     def methods(self) -> frozenset[str]:
         """Returns the names of the methods that the strategy overrides, and starts the process if needed. Raises `TryAgain` while
-        the process starts or waits for its next start."""
+        the process starts or waits for its next start, and if the strategy cannot be loaded."""
         if self._methods is not None:
             return self._methods
         now = self._monotonic()

@@ -174,7 +174,7 @@ class Watchtower:
 
     def _opened_wei(self, snapshot: Snapshot) -> int:
         """Returns the sum of the bonds, in wei, of this account's disputes within the budget's period that are not won. For a
-        dispute that the snapshot lacks, it takes the bond of today."""
+        dispute that the snapshot lacks, it takes the bond that is required now."""
         versions = {case.id: case.params_version for case in snapshot.disputes}
         since = snapshot.number - self._policy.budget_blocks
         return sum(
@@ -183,7 +183,8 @@ class Watchtower:
         )
 
     def _events_at(self, snapshot: Snapshot) -> Iterator[WatchEvent]:
-        """Yields the present state as events: disputes first, then audited receipts with the most urgent first, then receipts."""
+        """Yields the present state as events: disputes first, then audited receipts, then receipts. Receipts come in the order in
+        which this node read them."""
         if self._strategist.wants(DisputeEvent):
             me = self._signer.address
             for case in snapshot.disputes:
@@ -208,7 +209,8 @@ class Watchtower:
                     )  # fmt: skip
 
     def open(self, action: OpenDispute, sender: CourtSender) -> None:
-        """Plans the transaction that opens a dispute, with the receipt and its path to the root."""
+        """Plans the transaction that opens a dispute, with the receipt and its path to the root. Raises `TryAgain` if this node
+        has not read the receipt."""
         live = self._records.find(action.receipt_id)
         if live is None:
             raise TryAgain("archive", f"receipt {action.receipt_id.hex()} was not seen yet")

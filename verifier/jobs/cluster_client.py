@@ -49,8 +49,9 @@ class ClusterClient:
         self._until = monotonic_s() + seconds
 
     def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
-        """Returns a fresh transport key of an enclave of the cluster. Raises `EnclaveAway` if the bridge or the cluster is away.
-        Raises `EnclaveUnsuited` if the cluster works, but no enclave has this model or all agents of the model are busy."""
+        """Returns a fresh transport key of an enclave of the cluster. Raises `EnclaveAway` if the bridge or the cluster is
+        away. Raises `EnclaveUnsuited` if the cluster works, but the bridge does not know this model, or all agents of the model
+        are busy or missing."""
         until = self._end(4 * self._prepare_timeout_s)
         peer = self._connected(until)
         try:

@@ -26,7 +26,8 @@ class ClaimRefused:
     problem: str
     """Text that names the problem and the remedy."""
     unsuited: bool
-    """Whether the cluster still takes other jobs. It does if only this model is unknown, or all agents of this model are busy."""
+    """Whether the cluster still takes jobs about other models. It does if the bridge does not know this model, or if all agents
+    of this model are busy or missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,8 @@ DIAL_TIMEOUT_S = 5.0
 """Seconds to wait for a connection to one shard."""
 
 ENDING_S = 5.0
-"""Seconds that this client waits beyond the enclave's own time limit. The enclave normally ends a job that takes too long itself,
-and closes the connection."""
+"""Seconds that this client waits beyond the enclave's own time limit. If a job takes too long, the enclave itself normally ends
+the job and closes the connection."""
 
 
 class EnclaveClient:
@@ -44,7 +44,8 @@ class EnclaveClient:
         self._peer: socket.socket | None = None
 
     def prepare(self, receipt_id: Digest, model_id: Digest = ZERO_DIGEST) -> Prepared:
-        """Gets a fresh transport key for one job. Raises `TryAgain` if the enclave is not there or stays busy.
+        """Gets a fresh transport key for one job. Raises `TryAgain` if the enclave is not there or stays busy. Raises
+        `MalformedValue` if the enclave refuses.
 
         This client ignores `model_id`, because its enclave has one model. `EnclaveChoice` uses it to choose between enclaves.
         """
@@ -70,7 +71,7 @@ class EnclaveClient:
 
     def run(self, job: RunJob) -> JobResult:
         """Runs the job and returns its result. Raises `TryAgain` if the enclave died, took too long, or said that a retry may
-        help."""
+        help. Raises `MalformedValue` if the enclave refused the job, or if the result belongs to another job."""
         peer = self._peer
         if peer is None:
             raise TryAgain("enclave", "no prepared job")

@@ -124,7 +124,8 @@ class EnclavePool:
             return Capacity(len(self._threads), len(self._jobs), self._queued_s(), longest)
 
     def submit(self, order: JobOrder) -> None:
-        """Queues a job. Does nothing if a job with this key waits or runs. Drops an audit that would begin too late."""
+        """Queues a job. Does nothing if a job with this key waits, runs, or has a result that was not collected yet. Drops an
+        audit that would begin too late."""
         with self._condition:
             if order.key in self._jobs:
                 return
@@ -330,7 +331,8 @@ class EnclavePresence:
             return self._pause_s > 0 and self._monotonic() < self._not_before
 
     def lost(self, error: EnclaveAway) -> None:
-        """Notes that the enclave accepted no job. Each pause before the next question is longer than the one before."""
+        """Notes that the enclave accepted no job. Each pause before the next question is twice as long as the one before, up to
+        `LONGEST_PAUSE_S`."""
         with self._lock:
             now, first = self._monotonic(), self._pause_s == 0
             if first:

@@ -1,11 +1,12 @@
 """Checks whether the node's enclaves answer, and whether the network's appraisal policy accepts their evidence.
 
 If the policy does not approve the enclave's measurement, no shard gives the enclave a key. Nothing else shows that before the
-first job. So this module asks the enclave for evidence at the start, after an absence, and every few minutes. Each question uses
-up one process of the enclave, because a process serves one conversation.
+first job. So this module asks the enclave for evidence when `/readyz` is read or a job needs an enclave. It asks again only if
+the last answer is older than a few minutes, or a few seconds after a failure. Each question uses up one process of the enclave,
+because a process serves one conversation.
 
-A node may have two enclaves. A job then goes to the enclave that fits best (ADR-018). Such an enclave answers, runs the model of
-the receipt, and has evidence that the active policy accepts.
+A node may have several enclaves. A job then goes to the enclave that fits best (ADR-018). Such an enclave answers, runs the model
+of the receipt, and has evidence that the active policy accepts.
 """
 
 import functools
@@ -54,7 +55,8 @@ class _EnclaveChecks(NamedTuple):
     enclave: Check
     measurement: Check
     expires_at: int | None = None
-    """Unix second at which the collateral of the evidence expires. None for simulated evidence, which is made anew each time."""
+    """Unix second at which the collateral of the evidence expires. None if no evidence was accepted, and for simulated evidence,
+    which is made anew each time."""
     model_id: Digest | None = None
 
 
@@ -200,9 +202,9 @@ class EnclaveChoice:
     def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
         """Returns a fresh transport key of the enclave that fits the job best.
 
-        If that enclave takes no job, the next one is asked. Raises `TryAgain` if no enclave takes the job. Raises
-        `EnclaveUnsuited` while the only enclave with the model is away, because another enclave would answer that it lacks the
-        model.
+        If that enclave takes no job, the next one is asked. If some enclaves are known to have the model, only these are asked,
+        because another enclave would answer that it lacks the model. Raises `TryAgain` if no enclave takes the job. Raises
+        `EnclaveUnsuited` instead if other enclaves were not asked.
         """
         self._chosen, last = None, TryAgain("enclave", "there is none")
         ranked = sorted(self._enclaves, key=lambda known: known.state.rank(model_id))

@@ -65,7 +65,8 @@ def vote_right(dispute: Digest, round_number: int, round_seed: Digest, expires_a
 def run_job(enclave: EnclaveJobs, signer: Signer, contracts: Contracts, case: JobCase, right: TicketRight) -> JobResult:
     """Makes the enclave judge a receipt: gets a transport key, signs the ticket for that key, and sends the job.
 
-    Raises `EnclaveAway` if no enclave accepts the job. Every other error comes from the job itself.
+    Raises `EnclaveAway` if no enclave accepts the job. Every other error comes from the signer of the ticket or from the job
+    itself.
     """
     try:
         prepared = enclave.prepare(case.receipt_id, case.signed.receipt.model_id)
@@ -134,8 +135,8 @@ class JobPool(Protocol):
     """The interface of a pool that runs jobs in enclaves, votes before audits."""
 
     def submit(self, order: JobOrder) -> None:
-        """Queues a job. Does nothing if a job with this key waits or runs. A pool may drop ("shed") a job that would begin too
-        late. It counts dropped jobs in the metric `JOBS_SHED`."""
+        """Queues a job. Does nothing if a job with this key waits, runs, or has a result that was not collected yet. A pool may
+        drop ("shed") a job that would begin too late. It counts dropped jobs in the metric `JOBS_SHED`."""
         ...
 
     def collect(self) -> tuple[FinishedJob, ...]:

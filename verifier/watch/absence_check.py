@@ -31,7 +31,7 @@ class _ServedBlob(NamedTuple):
 
 
 class ProbedStore:
-    """A `BlobStore` that remembers the last bytes that DA gave, and can test whether DA still works."""
+    """A `BlobStore` that remembers locator and hash of the last bytes that DA gave, and can test whether DA still works."""
 
     def __init__(self, da: BlobStore, rng: Callable[[int], bytes], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._da = da
@@ -47,7 +47,7 @@ class ProbedStore:
         return self._da.put(data)
 
     def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
-        """Gets bytes from DA, as `BlobStore.get` describes, and remembers them for the next test."""
+        """Gets bytes from DA, as `BlobStore.get` describes, and remembers their locator and hash for the next test."""
         data = self._da.get(locator, accept)
         self._last = _ServedBlob(locator, _digest(data))
         return data

@@ -21,7 +21,8 @@ from bytewise.protocol.units import Digest
 
 class BlobFetcher:
     """A fetcher of lists and envelopes, which accepts only bytes with the expected hash. Its methods raise `NotServed` if DA was
-    just asked and gave no bytes that fit. All other errors come from the chain."""
+    just asked and gave no bytes that fit. The error `CallerError` of the DA client passes through. All other errors come from the
+    chain."""
 
     def __init__(self, chain: DemandView, da: BlobStore, demands: Domain) -> None:
         self._chain = chain

@@ -45,7 +45,8 @@ class PolicyDocuments:
 
 
 NEW, CHECKED, FAULTY, WITHHELD = "NEW", "CHECKED", "FAULTY", "WITHHELD"
-"""States of a batch."""
+"""States of a batch: not read yet, read and proven, with a list that does not fit, or with a list that was missing at the
+deadline."""
 GOOD = "Good"
 """Finding of a receipt without a fault. For other receipts the finding is the class of the fault, or `Withheld`."""
 

@@ -61,12 +61,13 @@ class DemandIndex:
 
     @property
     def unpaid(self) -> Mapping[Digest, DemandRecord]:
-        """Expired demands that cost the operator a penalty, however old they are. A demand stays here until its penalty is known
-        to be paid in full."""
+        """Expired demands that cost the operator a penalty, however old they are. A demand that is too old for `known` stays here
+        until its penalty is known to be paid in full."""
         return {**self._unpaid, **{subject: each for subject, each in self._known.items() if _is_punished(each)}}
 
     def note_paid(self, subject: Digest) -> None:
-        """Drops a demand whose penalty was taken in full."""
+        """Drops a demand whose penalty was taken in full, if the demand is too old for `known`. A younger one stays in `unpaid`
+        until it is too old."""
         self._unpaid.pop(subject, None)
 
     def was_demanded(self, subject: Digest, snapshot: Snapshot) -> bool:
@@ -200,7 +201,8 @@ class OpenDisputes:
             self._forget(self._read[0][0])
 
     def _forget(self, block: int) -> None:
-        """Forgets the disputes that were over before this block, because no reorganisation can go back that far."""
+        """Forgets the disputes that were over before this block. After a reorganisation that goes back that far, all events are
+        read again."""
         over = {name for name, seen in self._closed.items() if seen < block}
         self._closed = {name: seen for name, seen in self._closed.items() if name not in over}
         self._openings = {name: each for name, each in self._openings.items() if name not in over}

@@ -62,7 +62,8 @@ class ReceiptInbox:
         self._read: dict[_File, tuple[Digest, SignedReceipt] | None] = {}
 
     def receipts(self) -> Mapping[Digest, SignedReceipt]:
-        """Returns all receipts in the folder by id. The operator's signature of each was verified."""
+        """Returns the receipts in the first `MAX_FILES` files of the folder, by id. The operator's signature of each was
+        verified."""
         names = sorted(path.name for path in self._folder.glob("*.json"))[:MAX_FILES]
         files = [file for file in map(self._stat, names) if file is not None]
         self._read = {file: self._read[file] if file in self._read else self._open(file) for file in files}
@@ -72,8 +73,9 @@ class ReceiptInbox:
         """Deletes the file of each receipt whose `anchorBy` is before the Unix second `before`. Also deletes each unreadable file
         that was last changed before it. Returns the number of deleted files.
 
-        Nobody can dispute, demand or report such a receipt any more. If `anchorBy` is more than `MAX_PROMISE_S` after the time of
-        the file, that limit counts instead.
+        The caller chooses `before` so that neither the chain nor the settings need an older receipt
+        (`Retention.receipts_before`). The contract would still take a demand to anchor such a receipt, but this node makes none
+        any more. If `anchorBy` is more than `MAX_PROMISE_S` after the time of the file, that limit counts instead.
         """
         gone = 0
         for file, found in list(self._read.items()):

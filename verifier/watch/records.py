@@ -41,7 +41,7 @@ class RecordsChain(BlockView, BatchView, TermsView, DemandView, Protocol):
 
 
 class LiveReceipt(NamedTuple):
-    """A checked receipt whose window is open."""
+    """A checked receipt with the header of its batch. Its window was open at the last step only if `Records.live` has it."""
 
     seen: SeenReceipt
     header: BatchHeader

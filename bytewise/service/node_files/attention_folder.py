@@ -33,7 +33,10 @@ class AttentionFolder:
         return self.path / "carrier.json"
 
     def create(self, schedule: FraudSchedule) -> None:
-        """Makes the folder and stores a new schedule in it. Raises `ConfigurationError` if the folder exists."""
+        """Makes the folder and stores a new schedule in it.
+
+        Raises `ConfigurationError` if the folder exists or cannot be made.
+        """
         try:
             self.path.mkdir(mode=0o700, parents=True)
         except OSError as error:

@@ -24,7 +24,8 @@ _LOCKS = Path("/proc/locks")
 def hold_key(key_file: Path) -> Iterator[None]:
     """Context manager that holds the lock of a key file inside the block.
 
-    Raises `KeyInUse` at once if another process has the lock.
+    Raises `KeyInUse` at once if another process has the lock, and `ConfigurationError` if the file cannot be opened. On a file
+    system that has no such lock, the block runs without the lock, and a log line says so.
     """
     try:
         opened = os.open(key_file, os.O_RDONLY | os.O_CLOEXEC)
@@ -44,7 +45,10 @@ def hold_key(key_file: Path) -> Iterator[None]:
 
 
 def verify_unused(key_file: Path) -> None:
-    """Raises `KeyInUse` if a process of this machine has the lock of a key file. Does nothing if there is no such file."""
+    """Raises `KeyInUse` if a process of this machine has the lock of a key file.
+
+    Does nothing if the file is missing or this process may not read it.
+    """
     if key_file.is_file() and os.access(key_file, os.R_OK):
         with hold_key(key_file):
             pass

@@ -75,7 +75,8 @@ class BackupSource(NamedTuple):
 def make_backup(source: BackupSource, out: Path, clock: Clock, with_password: bool = False) -> BackupManifest:
     """Writes a backup to the new file `out` and returns its manifest. The node may run meanwhile.
 
-    Raises `ConfigurationError` if `out` exists or cannot be written, or if a SQLite database lies outside the node's folder.
+    Raises `ConfigurationError` if `out` exists or cannot be written, or if a SQLite database lies outside the node's folder. Also
+    raises it if the database has another revision or account, or cannot be copied.
     """
     check_revision(source.engine)
     folder = Path(os.path.abspath(source.config.parent))
@@ -188,8 +189,8 @@ def restore_database(
     """Copies a backup's database to the empty place at `url`, adds the votes of the exports, and marks the database as restored.
 
     With `is_newest` the caller states that the account signed nothing after the backup was made, so the database is not marked
-    (`RestoreFence`).
-    Raises `SecondVote` if an export contradicts the copy.
+    (`RestoreFence`). Raises `SecondVote` if an export contradicts the copy. Raises `ConfigurationError` if the place is not
+    empty, if the copy has another kind, revision or account, or if the bytes of an export are not an export.
     """
     engine = open_database(url)
     try:

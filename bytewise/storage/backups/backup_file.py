@@ -235,8 +235,9 @@ _LEFT_OUT = ("password_file", "ready_file")
 def files_of(settings: Any, folder: Path, with_password: bool) -> tuple[dict[str, Path], tuple[str, ...]]:
     """Returns the files that a settings object names: those inside the node's folder, and the paths of those outside it.
 
-    The keys of the first result are the paths in the folder. Sockets are left out, and folders too: `folders_of` lists them. The
-    password file is left out unless `with_password`.
+    The keys of the first result are the paths in the folder. A file counts as outside if an archive cannot have its name. The
+    result does not have sockets, folders (`folders_of` lists them) and the ready file. It has the password file only with
+    `with_password`.
     """
     inside: dict[str, Path] = {}
     outside: list[str] = []

@@ -27,7 +27,10 @@ LIMIT_S = 3600.0
 
 
 def copy_database(engine: Engine, folder: Path) -> Path:
-    """Writes a consistent copy of the database to a new file in the folder, and returns its path. Writers do not wait for it."""
+    """Writes a consistent copy of the database to a new file in the folder, and returns its path. Writers do not wait for it.
+
+    Raises `ConfigurationError` if the copy fails, or if `pg_dump` is not installed.
+    """
     if engine.dialect.name == "sqlite":
         return _copy_sqlite(engine, folder / SQLITE)
     file = folder / POSTGRESQL

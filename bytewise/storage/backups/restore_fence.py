@@ -20,8 +20,7 @@ _ROW = 1
 
 
 class Restored(NamedTuple):
-    """The last restore of a database: its times, and the protocol clock and the account's nonce that the node read first after
-    it."""
+    """The last restore of a database: its times, and the first protocol clock and nonce that the node read after the restore."""
 
     backup_at: int
     """Unix second at which the backup was made."""

@@ -315,8 +315,8 @@ class OperatorFact(Fact):
     endpoint: Mapped[Prose]
     registered_block: Mapped[Int64]
     suspended_until: Mapped[Int64 | None]
-    """Last second of the protocol clock in which the contract accepts its batches. It is None while the operator is not
-    suspended."""
+    """Last second of the protocol clock in which the contract accepts batches of the suspended operator. It is None while the
+    operator is not suspended."""
 
 
 class VerifierFact(Fact):

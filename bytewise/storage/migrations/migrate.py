@@ -46,7 +46,8 @@ def step_back(url: str) -> str:
     """Takes the database at `url` back by one revision, so that the previous version of this program can use it.
 
     Returns the new revision. No process may use the database meanwhile. Data that only the newer revision can store is lost.
-    Raises `ConfigurationError` if the database is at the first revision, or at a revision that this program does not know.
+    Raises `ConfigurationError` if the database cannot be opened or written, or if it has no revision, the first revision or a
+    revision that this program does not know.
     """
     engine = open_database(url)
     shown = engine.url.render_as_string(hide_password=True)
@@ -110,7 +111,10 @@ def make_empty_database(server_url: str, name: str) -> None:
 
 
 def database_on(server_url: str, name: str) -> str:
-    """Returns the URL of the database `name` on the server that `server_url` names. The URL contains the password."""
+    """Returns the URL of the database `name` on the server that `server_url` names. The URL contains the password.
+
+    Raises `ConfigurationError` if `server_url` is no URL.
+    """
     try:
         return make_url(server_url).set(database=name).render_as_string(hide_password=False)
     except ArgumentError:

@@ -19,14 +19,14 @@
     document.title = `Rolled back: ${document.title}`;
   }
 
-  // Browsers open few connections to one server, so a page that nobody sees gives its own back.
+  // Browsers open few connections to one server, so a hidden page closes its stream.
   function watch() {
     if (isOver || stream || document.hidden) return;
     stream = new EventSource(`/api/v1/events?only=reorg&after=${newest}`);
     stream.addEventListener("reorg", tell);
     stream.addEventListener("final", end);
     stream.onerror = () => {
-      // While the browser tries again by itself, the stream is not closed.
+      // The browser connects again by itself unless the stream is closed.
       if (stream?.readyState !== EventSource.CLOSED) return;
       stop();
       setTimeout(watch, AGAIN_MS);
