@@ -22,6 +22,9 @@ from enclave.forked_process import OPENING_LIMIT_S, ForkedProcess, ProcessReady
 from enclave.job_socket import JobContext
 from enclave.log_continuity import LogContinuity, RecordedRelease
 
+MESSAGE_S = 5.0
+"""Seconds in which a message of a process must arrive after its first bytes. The supervisor neither stops nor ends a process in
+this time."""
 _POLL_S = 0.5
 
 
@@ -61,7 +64,6 @@ class Supervisor:
     def _run_one(self) -> int:
         line, theirs = socket.socketpair()
         with line, theirs:
-            line.settimeout(job_socket.MESSAGE_TIMEOUT_S)
             process = ForkedProcess(lambda: self._work(theirs))
             theirs.close()
             taken = self._watch(process, line)
@@ -82,7 +84,8 @@ class Supervisor:
         others = [] if self._cross_check is None else [self._cross_check.descriptor]
         while not process.has_ended() or lines:
             if line.fileno() in select.select([process.descriptor, *lines, *others], [], [], _POLL_S)[0]:
-                match self._receive(line):
+                # The whole message must arrive in this time, so a process that sends slowly cannot extend its own time.
+                match self._receive(line, min(until, monotonic_s() + MESSAGE_S)):
                     # After a process has read untrusted input, its messages can no longer extend its time.
                     case ProcessReady() if not taken:
                         until = float("inf")
@@ -97,10 +100,10 @@ class Supervisor:
     def _cross_check_is_lost(self) -> bool:
         return self._cross_check is not None and self._cross_check.has_ended()
 
-    def _receive(self, line: socket.socket) -> ProcessReady | JobTaken | RecordedRelease | None:
+    def _receive(self, line: socket.socket, until: float) -> ProcessReady | JobTaken | RecordedRelease | None:
         try:
             message: ProcessReady | JobTaken | RecordedRelease = connections.receive(
-                line, ProcessReady, JobTaken, RecordedRelease
+                line, ProcessReady, JobTaken, RecordedRelease, until=until
             )
             if isinstance(message, RecordedRelease):
                 self._continuity.learn(message)

@@ -226,6 +226,8 @@ def receive_stream(peer: socket.socket) -> socket.socket:
         return streams[0]
     for each in streams:
         each.close()
+    if not data:
+        raise TryAgain("job socket", "closed by the peer")
     raise MalformedValue("job socket", "expected exactly one stream")
 
 

@@ -11,6 +11,7 @@ import enum
 import inspect
 import itertools
 import os
+import re
 import tomllib
 import types
 import typing
@@ -51,8 +52,16 @@ def verify_http_url(name: str, url: str, of: str) -> str:
     except ValueError:
         sound = False
     if not sound:
-        raise ConfigurationError(name, f"{url[:80]} is no URL of {of}: http://HOST:PORT or https://…")
+        raise ConfigurationError(name, f"{public_part(url)} is no URL of {of}: http://HOST:PORT or https://…")
     return url
+
+
+def public_part(url: str) -> str:
+    """Returns the scheme and the host of a URL, of at most 80 characters. The rest may contain a key or a password, and belongs
+    in no error and no log."""
+    before, separator, rest = url.partition("://")
+    scheme, place = (before, rest) if separator else ("", before)
+    return f"{scheme}{separator}{re.split('[/?#]', place)[0].rpartition('@')[2]}"[:80]
 
 
 def rpc_endpoints(url: str, urls: tuple[str, ...], quorum: int) -> Endpoints:

@@ -4,10 +4,11 @@ No line contains a secret: `Secret` values, known secrets inside texts, and fiel
 `[redacted]`.
 """
 
+import itertools
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 import structlog
@@ -68,7 +69,7 @@ class Telemetry:
             raise ValueError("an event has a name, not a sentence")
         if self._logger is None:
             self.configure("bytewise")
-        clean = {name: "[redacted]" if _PRIVATE.search(name) else _plain(value) for name, value in fields.items()}
+        clean = _plain_fields(fields)
         with self._lock:
             self._logger.msg(event, at=SystemClock().now(), **clean)
 
@@ -110,13 +111,19 @@ key_epoch = _PROCESS.key_epoch
 on_error = _PROCESS.on_error
 
 
+def _plain_fields(fields: Mapping[str, object]) -> dict[str, object]:
+    return {name: "[redacted]" if _PRIVATE.search(name) else _plain(value) for name, value in fields.items()}
+
+
 def _plain(value: object) -> object:
     if isinstance(value, bool | int | float) or value is None:
         return value
     if isinstance(value, Secret):
         return "[redacted]"
     if isinstance(value, bytes):
-        return scrub("0x" + value.hex()[:_LONGEST_FIELD])
+        return scrub("0x" + value.hex())[:_LONGEST_FIELD]
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value[:50]]
+    if isinstance(value, dict):
+        return _plain_fields({str(name): item for name, item in itertools.islice(value.items(), 50)})
     return scrub(str(value))[:_LONGEST_FIELD]

@@ -112,15 +112,13 @@ def test_nothing_is_dialled_without_a_job(world: World) -> None:
         ShardDialer().dial(world.document.record.shards[0], 1)
 
 
-@pytest.mark.parametrize("what", ["nothing", "a byte alone", "another byte", "two streams", "a datagram socket"])
+@pytest.mark.parametrize("what", ["a byte alone", "another byte", "two streams", "a datagram socket"])
 def test_message_other_than_one_stream_is_refused(what: str) -> None:
     left, right = socket.socketpair()
     stream, other = socket.socketpair()
     datagram = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with left, right, stream, other, datagram:
         match what:
-            case "nothing":
-                left.close()
             case "a byte alone":
                 left.sendall(b"\0")
             case "another byte":
@@ -131,6 +129,13 @@ def test_message_other_than_one_stream_is_refused(what: str) -> None:
                 socket.send_fds(left, [b"\0"], [datagram.fileno()])
         with pytest.raises(MalformedValue):
             connections.receive_stream(right)
+
+
+def test_peer_that_is_gone_sent_no_wrong_stream() -> None:
+    left, right = socket.socketpair()
+    left.close()
+    with right, pytest.raises(TryAgain, match="closed"):
+        connections.receive_stream(right)
 
 
 def test_stream_is_received_connected() -> None:

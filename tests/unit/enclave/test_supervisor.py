@@ -133,6 +133,19 @@ def test_silent_connection_is_ended_and_the_next_job_is_judged() -> None:
         assert enclave.judge().outcome == Outcome.EXECUTED
 
 
+def test_process_that_sends_byte_by_byte_gets_no_more_time() -> None:
+    def drip(line: socket.socket) -> None:
+        line.sendall((2**20).to_bytes(4, "big"))
+        for _ in range(120):
+            line.sendall(b"x")
+            threading.Event().wait(0.5)
+
+    with kept(lambda place, line: first_only(lambda: drip(line))(place, line), SHORT_S) as enclave:
+        with pytest.raises(TryAgain):
+            enclave.judge()
+        assert enclave.judge().outcome == Outcome.EXECUTED
+
+
 def test_process_that_loads_its_engine_too_long_ends_the_enclave(monkeypatch: pytest.MonkeyPatch) -> None:
     def hangs(_: socket.socket) -> JobContext:
         threading.Event().wait()

@@ -43,6 +43,11 @@ def test_secrets_are_scrubbed_wherever_they_appear() -> None:
     for form in (secret.reveal().decode(), secret.reveal().hex(), "user asked", "[1,2]"):
         assert form not in stream.getvalue()
     assert stream.getvalue().count("[redacted]") == 8
+    telemetry.log("a.b", fields={"prompt": "what the user asked", "more": [{"token_ids": [1, 2]}]})
+    # A long value is cut. No part of a secret is left at the cut.
+    telemetry.log("a.b", raw=bytes(990) + secret.reveal())
+    for form in ("user asked", "[1,2]", secret.reveal().hex()[:16]):
+        assert form not in stream.getvalue()
 
 
 def test_an_enclave_shows_the_rule_and_not_the_values() -> None:
