@@ -33,13 +33,15 @@ class BlobStore(Protocol):
     """Data availability: stores bytes at a locator and returns them."""
 
     def put(self, data: bytes) -> str:
-        """Stores bytes and returns their locator. Raises `Unavailable` if a later try may succeed."""
+        """Stores bytes and returns their locator. Raises `Unavailable` if a later try may succeed, and `CallerError` if the
+        service refuses the call as malformed."""
         ...
 
     def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
         """Returns the bytes at a locator. With `accept`, returns only bytes for which `accept` returns true.
 
-        Raises the fault `BadCertificate`, or `Unavailable` if a later try may succeed.
+        Raises the fault `BadCertificate`, `Unavailable` if a later try may succeed, or `CallerError` if the service refuses the
+        call as malformed.
         """
         ...
 
@@ -48,7 +50,8 @@ class Engine(Protocol):
     """The deterministic engine for one artifact and one arithmetic profile."""
 
     def generate(self, request: Request) -> Generated:
-        """Computes the answer to a request. A request has exactly one answer."""
+        """Computes the answer to a request. A request has at most one answer. Raises `OutsideLimits` or `CannotExecute` if
+        there is none."""
         ...
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
@@ -84,7 +87,8 @@ class EnclaveJobs(Protocol):
         ...
 
     def run(self, job: RunJob) -> JobResult:
-        """Runs a job and returns its result. Raises `Unavailable` if the enclave does not answer."""
+        """Runs a job and returns its result. Raises `Unavailable` if the same job may succeed later, and a `Fault` if the
+        enclave refuses the job or its result is of another job."""
         ...
 
     def close(self) -> None:
@@ -215,7 +219,7 @@ class DemandView(Protocol):
     def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
         """Returns the last second (protocol clock) in which a receipt can be disputed.
 
-        A demand for the receipt's envelope extends this time.
+        Demands for the batch's list or the receipt's envelope extend this time, and so does a pool that is too small.
         """
         ...
 
@@ -280,22 +284,23 @@ class AccountView(Protocol):
 
 
 class Documents(Protocol):
-    """Documents that governance published in events. A document is found by its digest."""
+    """Documents that were published in events of the registry. A document is found by its digest."""
 
     def environment(self, digest: Digest, to_block: int) -> Environment:
-        """Returns a registered environment. Raises `UnknownEnvironment` if there is none up to this block."""
+        """Returns the proposed environment with this digest. Raises `UnknownEnvironment` if nobody proposed it up to this
+        block. Whether the environment is active is not checked."""
 
     def policy_document(self, digest: Digest, to_block: int) -> bytes:
-        """Returns the bytes that were published with an appraisal policy's digest. The caller checks them.
+        """Returns the bytes that the curator published with an appraisal policy's digest. The caller checks them.
 
         Raises `UnknownEnvironment` if there are none.
         """
 
 
-# Transactions of the single process that sends for an account. Each is written to the journal, and repeating it for the same
-# subject changes nothing. Deadlines are of the protocol clock, 0 for none. A transaction that depends on a recent finding has
-# `within_s`: if no chain node has it that many seconds after it was last requested, it is dropped until it is requested again. 0
-# means no limit.
+# Transactions of the single process that sends for an account. The executor writes an action to the journal before it sends the
+# transaction, and repeating a transaction for the same subject changes nothing. A transaction that depends on a recent finding
+# has `within_s`: if no chain node has it that many seconds after it was last requested, it is dropped until it is requested
+# again. 0 means no limit.
 
 
 class CourtSender(Protocol):
@@ -316,7 +321,7 @@ class CourtSender(Protocol):
         ...
 
     def rearm(self, dispute: Digest, round_number: int) -> None:
-        """Names a new seed block for a round whose seed was lost."""
+        """Makes the contract name a new seed block for a round whose seed was lost."""
         ...
 
     def settle(self, dispute: Digest, round_number: int) -> None:

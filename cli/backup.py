@@ -60,7 +60,8 @@ def make(
 def verify(file: FileArgument, output: OutputOption = OutputFormat.TABLE) -> None:
     """Check a backup: every hash, the database, the protection table and the chain of the journal.
 
-    The command restores nothing, and removes what it unpacked.
+    The command restores nothing, and removes what it unpacked. Of a dump of PostgreSQL it checks only the hash and the first
+    bytes. It checks the journal only if the backup has the journal's key.
 
     Exit codes: 0 sound, 6 its votes contradict each other, 64 no backup, damaged, altered, truncated, or of another version.
 
@@ -90,7 +91,7 @@ def restore(
 
     The lost database may have votes that the backup lacks. The restored node therefore makes no vote in a round whose members
     were drawn before the node first reads the chain. It still reveals votes that the backup has. A restored operator signs no
-    receipts: use another account to serve. Never start the old node again.
+    receipts: use another account to serve. With --not-run-since there is no fence. Never start the old node again.
 
     A backup of PostgreSQL goes into the empty database that the settings name.
 

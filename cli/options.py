@@ -119,8 +119,9 @@ def needs_password(key_file: Path | None, password_file: str | Path | None) -> b
 def asked_password(
     key_file: Path | None, password_file: str | Path | None, option: str = "signer.password_file"
 ) -> Secret | None:
-    """Asks a person for the password of a keystore. Returns None if no password is needed. Raises `ConfigurationError` if there
-    is no terminal; it names `option`, the setting or option that names the password file."""
+    """Asks a person for the password of a keystore. Returns None if no password is needed. Raises `ConfigurationError` if
+    the key file cannot be read, or if there is no terminal. The second error names `option`, the setting or option that gives the
+    password file."""
     if key_file is None or not needs_password(key_file, password_file):
         return None
     if not sys.stdin.isatty():

@@ -120,7 +120,8 @@ PACKAGE_SHA256 = "50eb63e7f636c4281e9ce1b8f10386f1def42159eddce34fc1f41c46261df7
 PAGES = "./usr/share/doc/python3.11/html/"
 LICENCE = "./usr/share/doc/python3.11-doc/copyright"
 LEFT_OUT = ("genindex", "contents", "search", "py-modindex", "whatsnew/changelog", "download", "about", "copyright", "license")
-"""Names of pages that the corpus leaves out, because lists of links, licences and the changelog are no prose."""
+"""The corpus leaves out pages whose name begins with one of these texts, because lists of links, licences and the changelog are
+no prose."""
 HELD_OUT_OF_256 = 10
 """Number of the 256 values of a byte. A page is held out from training if the first byte of its name's hash is below this
 number. That holds out 3.9 % of the pages."""

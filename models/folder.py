@@ -58,8 +58,8 @@ def shape(tokenizer: Tokenizer) -> LlamaConfig:
 
 
 def write(model: LlamaForCausalLM, tokenizer: Tokenizer, path: Path) -> None:
-    """Writes the folder with weights rounded to bfloat16. Each file is replaced atomically, so an interruption leaves a usable
-    folder."""
+    """Writes the folder with weights rounded to bfloat16. Each file is replaced atomically, so an interruption leaves no file
+    half-written."""
     begin, end = SPECIAL_TOKENS[:2]
     weights = {
         name: tensor.detach().to(torch.bfloat16).contiguous()

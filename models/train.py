@@ -78,8 +78,8 @@ def tokens(tokenizer: Tokenizer, texts: Iterator[str]) -> Tensor:
 
 
 def windows(stream: Tensor) -> Iterator[Tensor]:
-    """Yields batches [BATCH, LENGTH + 1] without end. Each pass over the stream cuts it at other places and shuffles the
-    pieces."""
+    """Yields batches [BATCH, LENGTH + 1] without end. The last batch of a pass can have fewer rows. Each pass over the stream
+    cuts it at other places and shuffles the pieces."""
     generator = torch.Generator().manual_seed(SEED)
     while True:
         shift = int(torch.randint(LENGTH, (1,), generator=generator))

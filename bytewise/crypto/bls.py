@@ -1,6 +1,6 @@
 """BLS12-381 signatures, and the verdict certificates that are made of them: keys in G1, signatures in G2.
 
-The suite is `BLS_SIG_BLS12381G2_XMD:SHA-256_SSWU_RO_POP_`, over 32-byte EIP-712 digests. A point is encoded as in EIP-2537: its
+The suite is `BLS_SIG_BLS12381G2_XMD:SHA-256_SSWU_RO_POP_`, over digests of 32 bytes. A point is encoded as in EIP-2537: its
 coordinates, each of 64 bytes, big-endian, c0 before c1; infinity is all zero. The library `py_arkworks_bls12381` encodes a
 coordinate in 48 bytes. The running time of this module depends on the secret. Sign only where nobody else can measure the time.
 
@@ -53,7 +53,7 @@ class BlsSigner:
         return f"BlsSigner({hex0x(key_hash(self.public_key))})"
 
     def sign(self, message: Digest) -> BlsSignature:
-        """Signs the digest of a finding."""
+        """Signs a digest of 32 bytes. For a certificate it is the result of `commitments.certified_digest`."""
         return self._signed(message, MESSAGE_TAG)
 
     def prove_possession(self, domain: Domain, account: Address) -> BlsSignature:
@@ -109,9 +109,9 @@ def check_sync_signature(
     """Checks the aggregate signature of a sync committee of the beacon chain. Keys and signature are in compressed form.
 
     `signed` says which members signed. `total` is the sum of all members' keys, from the beacon state. The key of the signers
-    is the sum of their keys. If most members signed, this sum is computed as `total` minus the keys of the other members, which
-    needs fewer keys. The keys are not checked, because the beacon chain checked them when their validators joined. Raises the
-    errors of `check_signature`.
+    is the sum of their keys. If at least half of the members signed, this sum is computed as `total` minus the keys of the other
+    members, which needs fewer keys. No proof of possession is checked, because the beacon chain checked one when each validator
+    joined. Raises the errors of `check_signature`, and `ValueError` if `members` and `signed` have different lengths.
     """
     present = [key for key, has_signed in zip(members, signed, strict=True) if has_signed]
     absent = [key for key, has_signed in zip(members, signed, strict=True) if not has_signed]
@@ -199,7 +199,8 @@ def is_signed_by_all(
 ) -> bool:
     """Returns whether the aggregate of all these signatures is valid.
 
-    A call takes as long as one call of `is_signed`, and for each signature a tenth of that time more.
+    Every signer must have a key in `keys` and seats in `members`. A call takes the time of one call of `is_signed`, and for each
+    signature a tenth of that time in addition.
     """
     seats = {each.voter: each.seat_mask.bit_count() for each in members}
     try:
@@ -263,7 +264,7 @@ def _decompressed(what: str, function: Callable[[bytes], _Point], size: int, dat
         point = function(data)
     except ValueError:
         raise MalformedValue(what, "no compressed point of the group") from None
-    # The library takes other bytes for infinity, too.
+    # The library also accepts other bytes as an encoding of infinity.
     if point.to_compressed_bytes() != data:
         raise MalformedValue(what, "another encoding of the point")
     return point

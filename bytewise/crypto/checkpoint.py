@@ -299,7 +299,8 @@ def entry_digest(number: int, at: int, kind: str, subject: bytes, body: bytes, p
 def witness_key(name: str, key: Ed25519PrivateKey) -> NoteKey:
     """Returns the public key of a witness.
 
-    Raises `MalformedValue` if the name is empty, has spaces or plus signs, or more than 100 characters.
+    Raises `MalformedValue` if the name is empty, has more than 100 characters, or has spaces, plus signs or characters that
+    cannot be printed.
     """
     if not re.fullmatch(r"[^\s+]{1,100}", name) or not name.isprintable():
         raise MalformedValue("witness name", "must be a name such as example.org/witness, without spaces and plus signs")

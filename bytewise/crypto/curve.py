@@ -26,8 +26,8 @@ POINT_BYTES = 65
 
 
 def point_flaw(data: bytes) -> PointFlaw | None:
-    """Returns the flaw of bytes that are no valid point. Returns None if the bytes are the uncompressed encoding of a point other
-    than the identity."""
+    """Returns None if the bytes are the uncompressed encoding of a point other than the identity. Otherwise returns the reason
+    why they are not."""
     return _of_form(data) or _of_place(int.from_bytes(data[1:33]), int.from_bytes(data[33:POINT_BYTES]))
 
 
@@ -92,7 +92,10 @@ def encode_point(point: EccPoint) -> Blob:
 
 
 def decode_scalar(data: bytes) -> int:
-    """Returns the integer of 32 big-endian bytes. Raises `MalformedValue` if it is not below the group order; zero is allowed."""
+    """Returns the integer of 32 big-endian bytes. Zero is allowed.
+
+    Raises `MalformedValue` for another number of bytes, or if the integer is not below the group order.
+    """
     if len(data) != 32:
         raise MalformedValue("P-256 scalar", f"{len(data)} bytes, not 32")
     value = int.from_bytes(data)

@@ -17,10 +17,11 @@ _SMALL_ORDER = frozenset({0, 1, _PRIME - 1, _SMALL_Y, _PRIME - _SMALL_Y})
 
 
 def verify_ed25519(key: bytes, signature: bytes, message: bytes) -> None:
-    """Checks that the key signed the message. Raises `InvalidSignature` if it did not, and `ValueError` for an invalid key.
+    """Checks that the key signed the message.
 
-    A key of small order is invalid, because everybody can sign under it. A key in a second form is invalid, because a signer
-    could deny one of the two forms.
+    Raises `ValueError` if the key does not have 32 bytes, is of small order or is not in canonical form. Everybody can sign under
+    a key of small order. If a key had two forms, its signer could deny one of them. Raises `InvalidSignature` for a wrong
+    signature, and for every signature under a key that is no point of the curve.
     """
     y = int.from_bytes(key, "little") & (2**255 - 1)
     if len(key) != KEY_BYTES or y >= _PRIME or y in _SMALL_ORDER:

@@ -52,9 +52,9 @@ MAX_ENVELOPE_BYTES = 2 * (max(BUCKETS) + _TAG_BYTES) + 2048
 """Size of the largest canonical envelope: the ciphertext in hex and the small fields. The parts of a hybrid envelope come on
 top."""
 MAX_ENVELOPE_MARKS = 7
-"""Number of brackets and commas in every envelope without parts (`encoding.MAX_MARKS`)."""
+"""Number of opening brackets and commas in every envelope without parts (`encoding.MARKS`)."""
 PART_BYTES, PART_MARKS = 2 * (1088 + 48 + 32) + 64, 4
-"""Most bytes, and most brackets and commas, that one part adds to a hybrid envelope."""
+"""Most bytes, and most opening brackets and commas, that one part adds to a hybrid envelope."""
 
 
 def sealing_key(epoch: EpochRecord, accept_simulated: bool, accept_rebuilt: bool = False) -> Blob:
@@ -127,7 +127,7 @@ def verify_envelope(
         raise EnvelopeProofBad(receipt.hex(), str(error), _flaw(error)) from None
     psk_id = hybrid.parts_digest(envelope.parts) if isinstance(envelope, HybridEnvelope) else b""
     commitments = (GENERATOR * f + -(point * e), second_generator() * f + -(ubar * e))
-    # The identity has no encoding. Only a forger that chose its logarithm can get it as a commitment, so the proof is not honest.
+    # The identity has no encoding. The nonce of an honest proof is not zero, so its commitments are never the identity.
     if any(commitment.is_point_at_infinity() for commitment in commitments):
         raise EnvelopeProofBad(receipt.hex(), "degenerate proof", EnvelopeFlaw.PROOF)
     if _challenge(suite, envelope.key_epoch, context, (point, ubar, *commitments), envelope.ciphertext, psk_id) != e:

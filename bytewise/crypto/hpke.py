@@ -39,7 +39,7 @@ _TRANSPORT = Suite(KEM.P256, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 _TO_SHARD = Suite(KEM.MLKEM768, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 KEM_SEED_BYTES = 64
-"""A decapsulation key of ML-KEM-768 in the form that FIPS 203 allows to be stored: d and z."""
+"""Length of a decapsulation key of ML-KEM-768 in its short form: the seeds d and z, which FIPS 203 allows to be stored."""
 
 
 @dataclass(frozen=True, slots=True)

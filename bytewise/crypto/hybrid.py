@@ -36,7 +36,7 @@ class Recipients(NamedTuple):
 
 
 class EnvelopeContext(NamedTuple):
-    """Seal context and key epoch of an envelope. Every hash of this module includes both."""
+    """Seal context and key epoch of an envelope. Every hash of this module includes both, except `parts_digest`."""
 
     context: Digest
     """Seal context of the receipt."""

@@ -19,8 +19,8 @@ from bytewise.protocol.suites import KEM_KEY_BYTES
 from bytewise.protocol.units import Blob
 
 Polynomials = NDArray[np.int64]
-"""Coefficients modulo q. The last two axes have 128 and 2 elements: the pairs of X^2i and X^(2i+1), or the 128 residues of the
-number-theoretic transform."""
+"""Coefficients modulo q. The last two axes have 128 and 2 elements: the pairs of coefficients of X^2i and X^(2i+1), or the 128
+residues of the number-theoretic transform, which have two coefficients each."""
 
 CIPHERTEXT_BYTES = 1088
 MESSAGE_BYTES = 32
@@ -115,7 +115,7 @@ def _centred(randomness: bytes, count: int) -> Polynomials:
 def _products(rows: Polynomials, vector: Polynomials) -> Polynomials:
     """Multiplies vectors in the transformed ring and adds up the products over the axis of length `_K`.
 
-    In each residue, X^2 is a fixed power of the root.
+    In each residue, X^2 equals a fixed power of the root (`_POWERS`).
     """
     a, b, c, d = rows[..., 0], rows[..., 1], vector[..., 0], vector[..., 1]
     constant = a * c % _Q + b * d % _Q * _POWERS

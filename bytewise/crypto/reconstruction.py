@@ -1,9 +1,9 @@
 """The paper's mode: shards release shares, and the enclave rebuilds the private key, uses it once and erases it.
 
-Only rebuilt epochs use this mode; an epoch's number says whether it is one (ADR-040). A share opens every envelope of its epoch,
-so the key of such an epoch has no other use. The enclave rebuilds the key in a process that ends after one envelope
-(`enclave.key_rebuilder`). The process overwrites the buffers of shares and key. Everything else in its memory, including the
-secret that opens the shards' answers, is gone when the process ends.
+Only rebuilt epochs use this mode; an epoch's number says whether it is one (ADR-040). A share is good for every envelope of its
+epoch, not for one receipt, so the key of such an epoch has no other use. The enclave rebuilds the key in a process that ends
+after one envelope (`enclave.key_rebuilder`). The process overwrites the buffers of shares and key. Everything else in its memory,
+including the secret that opens the shards' answers, is gone when the process ends.
 
 Python's integers and bytes cannot be erased, and libraries copy their arguments. Here a secret is therefore 32 bytes,
 big-endian, in a `bytearray`. Every intermediate value is one byte, a carry or a point. This arithmetic is slower than a library,

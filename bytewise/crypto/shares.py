@@ -68,7 +68,8 @@ def verify_share(index: int, share: int, commitments: Sequence[EccPoint]) -> int
 def combine(partials: Mapping[int, EccPoint]) -> EccPoint:
     """Returns f(0)·R from the partials f(i)·R by index, by Lagrange interpolation at 0.
 
-    The caller passes at least t verified partials.
+    The caller passes at least t verified partials. Raises `MalformedValue` if there is none, or if an index is not from 1 to
+    `MAX_SHARDS`.
     """
     if not partials or not all(0 < index <= MAX_SHARDS for index in partials):
         raise MalformedValue("partials", sorted(partials))
@@ -128,7 +129,7 @@ def prove_log(label: Label, secret: int, rng: Rng, *statement: bytes | int) -> t
 def knows_log(label: Label, point: EccPoint, e: int, f: int, *statement: bytes | int) -> bool:
     """Returns whether the proof (`e`, `f`) shows knowledge of the logarithm of `point`, for this statement."""
     witness = GENERATOR * f + -(point * e)
-    # The identity has no encoding. Only a forger that chose its logarithm can get it as a witness, so the proof is not honest.
+    # The identity has no encoding. The nonce of an honest proof is not zero, so its witness is never the identity.
     return not witness.is_point_at_infinity() and challenge(label, *statement, encode_point(witness)) == e
 
 

@@ -46,7 +46,8 @@ def fastest_first(backends: Sequence[Backend], threads: int) -> list[Backend]:
     """Returns the backends, ordered by their measured speed with this thread count. A backend that cannot multiply at all comes
     last.
 
-    A measurement takes some milliseconds. A process makes it once for each backend and thread count.
+    A measurement takes some milliseconds, after a wait of `SETTLING_S`. A process makes it once for each backend and thread
+    count.
     """
     return sorted(backends, key=lambda backend: _seconds(backend, threads))
 
@@ -96,7 +97,8 @@ selects torch on the processor."""
 def open_path(
     artifact: Artifact, threads: int, path: str = "auto", backend: str | None = None, kernel: str | None = None
 ) -> AnyPath:
-    """Returns a path that has just passed its known-answer tests. Raises `CannotExecute` if none of the requested paths passes.
+    """Returns a path whose backend or kernel has just passed its known-answer tests. Raises `CannotExecute` if none of the
+    requested paths passes, if memory is short, or if the arguments are unknown or contradict each other.
 
     `backend` names a backend of torch, and so selects torch. If `path` is `cuda`, it names a CUDA backend. `kernel` names a
     kernel of the C engine, and so selects the native path. None selects the fastest. Call this function under the switches of
@@ -163,5 +165,5 @@ def _verify(backend: Backend) -> None:
 
 @functools.cache
 def _backends(threads: int) -> tuple[Backend, ...]:
-    # Torch can multiply with the C product too, for models that the C engine does not know. Its threads stay alive.
+    # Torch can multiply with the C product too, for models that the C engine does not know. The threads of this pool stay alive.
     return (*BACKENDS, *(NativeBackend(ThreadPool(kernel, threads)) for kernel in kernels()[:1]))

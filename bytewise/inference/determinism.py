@@ -108,8 +108,8 @@ def environment(
     artifact: Artifact, *, container: Digest = ZERO_DIGEST, max_new_tokens: int = 1024, max_context: int | None = None,
     max_request_bytes: int = MAX_REQUEST_BYTES,
 ) -> Environment:  # fmt: skip
-    """Returns the environment to register for an `exact-1` artifact. It is the same on any processor. This function does not
-    import torch."""
+    """Returns the environment to register for an `exact-1` artifact. It depends on the installed versions of Python and of
+    `LIBRARIES`, but not on the processor."""
     shape = artifact.manifest.architecture
     context = min(shape.max_context, max_context or shape.max_context)
     numbers = {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}

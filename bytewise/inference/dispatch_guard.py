@@ -1,8 +1,8 @@
 """Guard that refuses every torch operation outside the profile. It looks at the operation's overload and its arguments (design
 section 6).
 
-The guard is on while an engine starts, and in tests. Later it is off, because it inspects every operand and makes decoding five
-to eight times slower.
+The guard is on while an engine warms its path up, and in tests. Later it is off unless the engine is opened with `guard`,
+because it inspects every operand and makes decoding five to eight times slower.
 """
 
 import contextlib

@@ -86,8 +86,8 @@ Judged = Verification | CannotExecute | OutsideLimits
 """Result for one claim: the verification, or the error that prevented it."""
 
 LOGITS_BYTES = 16 * 2**20
-"""Most bytes of logits for one piece of the claims, if the claims need logits. Without this limit, logits would take most of
-the memory of a small model."""
+"""Target for the bytes of logits of one piece of the claims, if the claims need logits. Without it, logits would take most of
+the memory of a small model. A piece can exceed it by half, because all pieces have the same length."""
 
 # Messages of the library's CPU allocator, on Linux and elsewhere, and of its kernels: a plain RuntimeError with only a text.
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc")
@@ -127,11 +127,11 @@ class ExactEngine:
         """Opens the requested path, or the fastest path that passes its known-answer tests. Then warms the path up under the
         dispatch guard.
 
-        `path` is `auto`, `cuda`, `native` or `torch`. `backend` (torch) and `kernel` (native) narrow the choice. `guard` keeps
-        the dispatch guard on. `chunk` is the most tokens of one forward call; with None the path chooses it. `reuse_prefix`
+        `path` is `auto`, `cuda`, `native` or `torch`. `backend` (torch, cuda) and `kernel` (native) narrow the choice. `guard`
+        keeps the dispatch guard on. `chunk` is the most tokens of one forward call; with None the path chooses it. `reuse_prefix`
         keeps the newest conversation's keys and values (see `Prefix`). `cache_bytes` bounds the memory of one job's caches;
         with None the bound is half of the memory that the weights leave. No byte of an answer depends on these arguments.
-        Raises `CannotExecute` if no path passes.
+        Raises `CannotExecute` if no path passes or memory is short, and `NotExact` if a switch of the process is wrong.
         """
         with memory_bounded(), fixed(threads):
             self.path: AnyPath = open_path(artifact, threads, path, backend, kernel)
@@ -150,14 +150,15 @@ class ExactEngine:
         roomy = longest if self._fits(1, longest) else 0
         self._prefix = Prefix(lambda capacity: self._cache(1, capacity), roomy) if reuse_prefix else None
         with memory_bounded(), fixed(self._library_threads), guarded(True):
-            # Two chunks of prefill, then one token of decode: every operation that any request can reach.
+            # Two chunks of prefill, then one token of decode: every operation of the path that any request can reach.
             cache = self.path.cache(1, 4)
             self.path.teacher_force(cache, [[0, 0, 0]], [0], 2)
             self.path.feed(cache, 0, 3)
 
     @property
     def backend(self) -> str:
-        """Name of the path in use: `native-` and the name of its kernel, or `torch-` and the name of its backend."""
+        """Name of the path in use: `native-` and the name of its kernel, or `torch-` and the name of its backend (on a GPU
+        `torch-cuda-…`)."""
         return self.path.name
 
     def generate(self, request: Request) -> Generated:
@@ -238,8 +239,8 @@ class ExactEngine:
         return self._second
 
     def vectors(self) -> Digest:
-        """Runs the known-answer tests and the profile's golden vectors on this path, and returns the digest of these vectors.
-        Raises `NotExact`, which names the difference."""
+        """Runs the tests of `Path.vectors` on this path, and returns the digest of the profile's golden vectors. Raises
+        `NotExact`, which names the difference."""
         with memory_bounded(), fixed(self._library_threads):
             return self.path.vectors()
 

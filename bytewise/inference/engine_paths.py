@@ -100,8 +100,8 @@ class Path(Protocol[AnyCache]):
         ...
 
     def vectors(self) -> Digest:
-        """Runs the known-answer tests and the profile's golden vectors on this path, and returns the digest of these vectors.
-        Raises `NotExact`, which names the difference."""
+        """Runs the known-answer tests and the known models on this path, and the profile's golden vectors if the path uses torch.
+        Returns the digest of these vectors. Raises `NotExact`, which names the difference."""
         ...
 
     def close(self) -> None:

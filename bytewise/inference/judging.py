@@ -88,8 +88,8 @@ Claim = tuple[Request, Output, Digest]
 
 
 class Judge:
-    """Comparison of one claim with the true answer. This class builds the true answer row by row. At most one row of logits is
-    in memory."""
+    """Comparison of one claim with the true answer. This class builds the true answer row by row. It drops the logits of each row
+    before it takes the next one."""
 
     def __init__(self, answer: AnswerBuilder, claimed: Output, out_hash: Digest, vocabulary: int) -> None:
         self.answer = answer

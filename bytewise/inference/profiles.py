@@ -24,14 +24,14 @@ AnyEngine = ExactEngine | PinnedEngine
 
 
 def model_id_of(path: Path) -> Digest:
-    """Returns the model id that an artifact of any profile claims. This function reads only the manifest, so it does not check
-    the other files."""
+    """Returns the model id that an artifact of any profile claims. This function does not read weights and tokenizer, so it
+    checks only the manifest. Raises the errors of the profile's `read_manifest`."""
     return checkpoint.read_manifest(path).model_id if profile_of(path) == PROFILE_PINNED_1 else artifacts.model_id_of(path)
 
 
 def load_artifact(path: Path, progress: Progress | None = None) -> artifacts.Artifact | checkpoint.PinnedArtifact:
     """Returns the artifact of a folder, of any profile, after checking every byte against the manifest. Raises
-    `ArtifactMismatch`, which names the difference."""
+    `ArtifactMismatch`, which names the difference, and `CannotExecute` if there is no artifact or memory is short."""
     return checkpoint.load(path, progress) if profile_of(path) == PROFILE_PINNED_1 else artifacts.load(path, progress)
 
 

@@ -44,7 +44,8 @@ class Tokenizer:
         self._control = tuple(token.content for token in added if token.special)
 
     def render(self, messages: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-        """Returns the prompt tokens of a chat. Raises `BadRequest` if a message is malformed or names a control token."""
+        """Returns the prompt tokens of a chat. Raises `BadRequest` if there is no message, if a message is malformed or names a
+        control token, or if the chat template refuses the chat."""
         if not messages:
             raise BadRequest("messages", "is empty")
         checked = [self._message(i, message) for i, message in enumerate(messages)]
@@ -73,8 +74,8 @@ class Tokenizer:
         return self._lexicon.write(token_ids)
 
     def refusal(self, schema: str) -> str:
-        """Returns the reason why no answer of this model can satisfy a JSON schema. Returns an empty string if an answer can
-        begin."""
+        """Returns the reason why this model refuses a JSON schema (`Schemas.refusal`). Returns an empty string if it accepts the
+        schema."""
         return self._schemas.refusal(schema)
 
     def _message(self, index: int, message: Mapping[str, Any]) -> dict[str, str]:

@@ -42,7 +42,7 @@ from bytewise.protocol.units import Decimal, Digest, fraction
 
 def build(artifact: Artifact, backend: Backend, device: str = "cpu") -> tuple[Any, Head]:
     """Returns the model with exact modules, and its output head, both on the device. Raises `ArtifactMismatch` if a tensor is
-    missing or has a wrong shape."""
+    missing or has a wrong shape, or if the library refuses the sizes of the model."""
     # Import this together with the library, to which it belongs.
     from huggingface_hub.errors import StrictDataclassError
 
@@ -216,14 +216,14 @@ class Runner:
         return head_rows(rows, self._head.of_rows(rows))
 
     def vectors(self) -> Digest:
-        """Runs the known-answer tests and the profile's golden vectors on this backend, and returns the digest of these
-        vectors. Raises `NotExact`, which names the difference."""
+        """Runs the known-answer tests, the profile's golden vectors and the known models on this backend, and returns the digest
+        of the vectors. Raises `NotExact`, which names the difference."""
         found = operations.verify_profile(self.backend)
         known_models.verify(lambda known: Runner(known, self.backend), lambda _: True)
         return found
 
     def close(self) -> None:
-        """Does nothing, because this path holds only memory."""
+        """Does nothing. Python frees the memory, and the threads of a native backend, together with this object."""
 
     def _forward(self, cache: TokenCache, tokens: Tensor, positions: Tensor) -> Tensor:
         # No mask is needed: a slot is a position, and attention knows for each layer what its last slots see.

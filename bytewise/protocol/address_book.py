@@ -161,7 +161,7 @@ class Network:
 
     @property
     def disputes_domain(self) -> Domain:
-        """EIP-712 domain of votes, commitments, findings and audit results."""
+        """EIP-712 domain of votes, commitments, certificates, audit results, and members' messages to each other."""
         return Domain(self.chain_id, self.addresses.disputes)
 
     @property

@@ -1,7 +1,7 @@
 """Labelled hashes: every SHA-256, HMAC and key derivation has a label that names its purpose (design section 4).
 
 `labelled(label, parts…) = SHA-256(len(label) ‖ label ‖ len(p1) ‖ p1 ‖ …)`, with lengths as 8 bytes big-endian; an integer part
-is 8 bytes big-endian. No other module calls a hash directly, except `signing` and `merkle` for keccak256.
+is 8 bytes big-endian. No other module of `bytewise.protocol` calls a hash directly, except `signing` for keccak256.
 """
 
 import enum

@@ -121,7 +121,7 @@ def parse_typed(data: bytes) -> Any:
 def to_json(record: Any) -> dict[str, Any]:
     """Returns the record as a JSON object.
 
-    Raises `MalformedValue`, which names the field, for a value outside the field's type.
+    Raises `MalformedValue` for a value outside the type of its field.
     """
     values = {name: getattr(record, name) for name in field_types(type(record))}
     absent = {name for name in _later(type(record)) if values[name] is None}

@@ -1,4 +1,4 @@
-"""Three Merkle trees. Contracts check the trees of batches and of commitments; only verifiers compute the trees of traces.
+"""Three Merkle trees. Contracts check the trees of batches and of commitments, but no contract computes the tree of a trace.
 
 The batch tree is OpenZeppelin's. Leaves are hashed twice, so that no inner node passes as a leaf. Each pair is sorted before it
 is hashed with keccak256, and a last node without a sibling is promoted unchanged. The commitment tree has one place for each
@@ -62,7 +62,8 @@ def verify_batch_proof(root: Digest, leaf: Digest, proof: Sequence[Digest]) -> D
 def commit_root(leaves: Mapping[int, Digest]) -> Digest:
     """Returns the root of a round's commitments.
 
-    `leaves` maps the first seat of each member to its commitment, in the form that `commitments.sealed` returns.
+    `leaves` maps the first seat of each member to its commitment, in the form that `commitments.sealed` returns. Raises
+    `MalformedValue` for a seat above 255.
     """
     return _commit_levels(leaves)[-1][0]
 

@@ -81,7 +81,8 @@ def _account(text: str) -> Address:
 
 def _rerun(connection: "Connection", folder: Path) -> "Rerun":
     """Returns the function that computes the answer of a test again, for tests that no verdict has proven false. The function
-    returns True if the test's answer is false, False if it is right, and None if it cannot be computed."""
+    returns True if the test's answer is false, False if it is right, and None if the test has no opening or is of
+    another model. It raises `CannotExecute` if this machine cannot run the model."""
     from bytewise.inference.profiles import AnyEngine, model_id_of, open_engine
     from bytewise.protocol.attention.reveal import AttentionTest
     from bytewise.protocol.records.trace import differing_fields

@@ -35,8 +35,8 @@ def params(
 
     `bytewise chain proposal create --params FILE` makes the proposal.
 
-    Exit codes: 0 shown or allowed, 5 the node does not answer, 64 the change is outside the bounds, breaks a rule between
-    parameters, or is too short for finality or the stake epochs of a pool.
+    Exit codes: 0 shown or allowed, 5 the node does not answer, 64 wrong input, or the change is outside the bounds,
+    breaks a rule between parameters, or is too short for finality or the stake epochs of a pool.
     """
     from bytewise_client.connection import chain_of
     from chain.client.address_book import address_of, read_network, verify_code

@@ -155,7 +155,7 @@ def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, out
     """Show whether the chain has what the address book says: code, roles, clock, pools, money.
 
     Exit codes: 0 as in the address book, 2 a role, EigenLayer's operator set or the money is not as it must be, 5 the node does
-    not answer, 64 the contracts have other code.
+    not answer, 64 wrong input, or the contracts have other code.
     """
     from bytewise_client.connection import chain_of
     from chain.client.address_book import read_network, verify_code

@@ -53,8 +53,8 @@ STAKERS = (*OPERATORS, *VERIFIERS)
 ACCOUNTS = (*STAKERS, "watchtower", "challenger")
 RPC_TIMEOUT_S = 20.0
 BUILD_TIMEOUT_S = 300.0
-"""Longest time to wait for each step that runs before the actors start, in seconds. It is several times what a busy machine
-needs."""
+"""Longest time to wait for each step that ends by itself, for example a conversion or the gate, in seconds. It is several times
+what a busy machine needs."""
 
 
 @dataclass(frozen=True, slots=True)

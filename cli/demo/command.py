@@ -75,8 +75,8 @@ def demo(
     The command starts separate processes: one chain, a data availability store, three key shards, two operators, five staked
     verifiers with an enclave each, and a watchtower. Their files are in the folder `runs` of the current folder.
 
-    Exit codes: 0 every fact was read back, 1 the demo stopped, or a process failed, 3 some facts are missing, and their names are
-    printed, 64 anvil is not installed.
+    Exit codes: 0 every fact was read back, 1 the demo stopped (also by Ctrl-C before its end), or a process failed, 3 some
+    facts are missing, and their names are printed, 64 anvil is not installed.
     """
     # These imports are inside the function, so that no other command waits until torch and the client of OpenAI are loaded.
     from bytewise.protocol.suites import hybrid_epoch, rebuilt_epoch

@@ -2,7 +2,7 @@
 
 Most facts come from the chain, by the command `bytewise network show` in a new process. This process knows only the URL of the
 chain's node and the address book. The facts that are not on the chain come from the clients' answers, exit statuses, the outbox
-of the killed member and each verifier's list of receipts.
+of the killed member, each verifier's list of receipts and the output of `bytewise gate`.
 """
 
 import sys

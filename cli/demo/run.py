@@ -443,7 +443,8 @@ def _count_checked(database: str) -> int:
 
 def _final_fact(reader: SnapshotReader, site: Site, answers: list[Answer]) -> dict[str, bool]:
     """Returns the fact that the contract's function `isFinal` accepts every honest receipt, and whether it holds. The function
-    takes the receipt, its signature and its Merkle path, which the watchtower read from the public list."""
+    takes the receipt, its signature and its Merkle path, which the watchtower read from the public list. Raises `ChainReverted`
+    if the contract does not accept one of them."""
     honest = {answer.receipt_id for answer in answers if answer.operator == "honest"}
     block, final = reader.head(), set()
     engine = open_database(site.database("watchtower"))

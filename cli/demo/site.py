@@ -21,8 +21,8 @@ from cli.demo.plan import OPERATORS, SHARDS, VERIFIERS
 HOST = "127.0.0.1"
 
 _FIRST, _END, _BLOCK = 10_000, 32_768, 512
-"""First and last port that are used, and the number of ports in a block. The range is below the one that Linux uses by default
-for outgoing connections and for port 0 (ip(7), `ip_local_port_range`)."""
+"""First port of the range, the end of the range, and the number of ports in a block. No port from the end on is used. The range
+is below the one that Linux uses by default for outgoing connections and for port 0 (ip(7), `ip_local_port_range`)."""
 
 
 class _Block(NamedTuple):

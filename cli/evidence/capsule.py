@@ -86,7 +86,8 @@ def make(
     """Write what a receipt and its verdict rest on to one file that needs neither chain nor DA.
 
     The chain node must have the state of the proven block, as every node has for about the newest hundred blocks. A disputed
-    receipt is read from DA only if a contract such as a bond pool opened the dispute. All who get the file can read its opening.
+    receipt is read from DA only if the node lacks the transaction that opened the dispute, or if a contract such as a bond pool
+    opened it. All who get the file can read its opening.
 
     Exit codes: 0 written, 4 no such receipt or dispute, 5 a service is down, or the dispute is not over in that block, 64 wrong
     input, or the file exists.
@@ -385,7 +386,7 @@ def trust_of(
     journals: list[str] | None = None,
     journal_witnesses: list[str] | None = None,
 ) -> "Trust":
-    """Returns the facts that the reader of a capsule trusts: deployments, a block hash, witnesses and journals.
+    """Returns the facts that the reader of a capsule trusts: deployments, a block, witnesses, a beacon block and journals.
 
     The arguments are the values of a verb's options, and None for an option that the user left out. `threshold` is the number of
     witnesses that must have signed.

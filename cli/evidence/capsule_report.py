@@ -48,7 +48,7 @@ _MEANING = {
 
 def report_page(report: CapsuleReport) -> str:
     """Returns a capsule's report as an HTML page. Its order is conclusion, conditions, limits, facts, votes, release records,
-    journals, checks. If the capsule is invalid, facts, votes, records and journals are left out."""
+    journals, checks, completeness. If the capsule is invalid, facts, votes, records and journals are left out."""
     end = conclude(report)
     # If one proof of a capsule does not hold, the page shows no claim of that capsule as proven.
     opened = [] if end.word == "INVALID" else [_facts(report), _votes(report), _releases(report), _journals(report)]
@@ -74,7 +74,8 @@ def report_page(report: CapsuleReport) -> str:
 
 
 def _running(report: CapsuleReport, word: str) -> str:
-    """Returns the line that every printed section repeats: the result, the assurance, and the hash of the capsule's file."""
+    """Returns the line below the header and every section from the facts on: the result, the assurance, and the hash of the
+    capsule's file. So each part of a printed report names its capsule."""
     label = "" if report.facts is None else f" · evidence of the machines: {report.facts.assurance.upper()}"
     return f'<p class="running">{_text(word)}{_text(label)} · capsule SHA-256 {_hash(hex0x(report.digest))}</p>'
 

@@ -30,8 +30,9 @@ def collateral(
     have a section [collateral]. The process asks Intel's service or a cache of that service. It verifies the answer with a quote
     of this machine before it replaces the file `collateral.json` in the enclave's folder of endorsements.
 
-    Exit codes: 0 renewed, or stopped, 2 the answer does not verify this machine's quote, 5 the service does not answer, 64 wrong
-    settings, no trust domain, or the folder cannot be written.
+    Exit codes: 0 renewed, or stopped, 64 wrong settings, no trust domain, or the folder cannot be written. With `--once`: 2 the
+    answer does not verify this machine's quote, 5 the service does not answer. Without `--once` the process logs such an error
+    and tries again later.
 
     Example: bytewise enclave collateral --once --config bytewise-verifier/bytewise.toml
     """

@@ -33,10 +33,10 @@ def doctor(
 ) -> None:
     """Check everything that this node needs: chain, contracts, account, stake, enclave, model, DA, database, disk.
 
-    The command sends and changes nothing, so it may run at any time, also while the node runs. Each check shows the value found,
-    the value required, and how to correct a difference.
+    The command sends no transaction and changes nothing, so it may run at any time, also while the node runs. Each check
+    shows the value found, the value required, and how to correct a difference.
 
-    Exit codes: 0 all checks pass, 7 a check fails, 64 the settings cannot be read.
+    Exit codes: 0 all checks pass, 7 a check fails, 64 the settings cannot be read, or --webhook is no address.
 
     Example: bytewise doctor --config bytewise-watchtower/bytewise.toml
     """
@@ -79,7 +79,8 @@ def run_checks(view: "NodeView", webhook: str | None = None) -> "Iterator[Check]
 
 
 def checked(function: "Callable[['NodeView'], Check]", view: "NodeView") -> "Check":
-    """Runs a check and returns its result. If the check raises an error or takes longer than `CHECK_S`, it counts as failed."""
+    """Runs a check and returns its result. If the check raises a `BytewiseError`, or has no result after `CHECK_S`
+    seconds, it counts as failed."""
     from bytewise.service.readiness import Check
 
     name = function.__name__

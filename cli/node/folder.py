@@ -324,7 +324,8 @@ def _absolute(path: Path | None) -> Path | None:
 
 
 def _check_settings(file: Path, role: NodeRole) -> str:
-    """Reads a settings file as the node's processes will read it, so that a defect is found now. Returns the database's URL."""
+    """Reads a settings file as the node's processes will read it, so that a defect is found now. Returns the database's URL.
+    For a verifier or member it first makes the empty folder `endorsements`, which the settings of an enclave need."""
     if role is NodeRole.OPERATOR:
         return load_settings(OperatorSettings, file).db.location
     if role in JUDGES:

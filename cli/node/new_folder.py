@@ -15,8 +15,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """Context manager that creates a folder completely or not at all.
 
     It yields a temporary folder beside `folder`, and renames it to `folder` at the end. After an error it removes the temporary
-    folder. Raises `ConfigurationError` if `folder` exists or cannot be created. An existing folder may have keys, which must
-    never be overwritten.
+    folder. Raises `ConfigurationError` if `folder` exists, or if the operating system refuses a step, also a step inside the
+    block. An existing folder may have keys, which must never be overwritten.
     """
     if folder.exists():
         raise ConfigurationError(str(folder), "exists; keys in it are never overwritten: name a new folder")

@@ -37,8 +37,9 @@ def register_verifier(
     registered one, the command quits the pool and joins it again on the same machine. Stop the node first, because two senders of
     one account use the same nonces. Stake counts from the next stake epoch on.
 
-    Exit codes: 0 registered (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused, 130
-    nobody answered the question (give `--yes`). With `--output json`, standard output has the planned calls only.
+    Exit codes: 0 registered, or nothing was sent (`--dry-run`, or you answered no), 5 a node does not answer, 6 this account's
+    node runs, 64 wrong input or refused, 130 nobody answered the question (give `--yes`). With `--output json`, standard output
+    has the planned calls only.
 
     Example: bytewise verifier register --stake 10000000000000000000 --dry-run
     """
@@ -57,8 +58,9 @@ def register_operator(
 
     Steps that are done already are left out. Stop the node first, because two senders of one account use the same nonces.
 
-    Exit codes: 0 registered (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused, 130
-    nobody answered the question (give `--yes`). With `--output json`, standard output has the planned calls only.
+    Exit codes: 0 registered, or nothing was sent (`--dry-run`, or you answered no), 5 a node does not answer, 6 this account's
+    node runs, 64 wrong input or refused, 130 nobody answered the question (give `--yes`). With `--output json`, standard output
+    has the planned calls only.
 
     Example: bytewise operator register --stake 20000000000000000000 --endpoint https://operator.example:8443 --dry-run
     """
@@ -79,8 +81,9 @@ def leave_verifier(
     senders of one account use the same nonces. If the verifier was drawn for rounds that are still open, start the node again
     afterwards, because its seats must still vote.
 
-    Exit codes: 0 done (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused, 130
-    nobody answered the question (give `--yes`). With `--output json`, standard output has the planned calls only.
+    Exit codes: 0 done, or nothing was sent (`--dry-run`, or you answered no), 5 a node does not answer, 6 this account's node
+    runs, 64 wrong input or refused, 130 nobody answered the question (give `--yes`). With `--output json`, standard output has
+    the planned calls only.
 
     Example: bytewise verifier leave --dry-run
     """
@@ -98,8 +101,9 @@ def leave_operator(
     can be slashed until it is paid out. Stop the node first, because two senders of one account use the same nonces. Start the
     node again afterwards, because it must answer demands and disputes until its receipts can no longer be questioned.
 
-    Exit codes: 0 done (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused, 130
-    nobody answered the question (give `--yes`). With `--output json`, standard output has the planned calls only.
+    Exit codes: 0 done, or nothing was sent (`--dry-run`, or you answered no), 5 a node does not answer, 6 this account's node
+    runs, 64 wrong input or refused, 130 nobody answered the question (give `--yes`). With `--output json`, standard output has
+    the planned calls only.
 
     Example: bytewise operator leave --dry-run
     """

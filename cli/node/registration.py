@@ -170,8 +170,8 @@ def _call(view: NodeView, contract: str, function: str, *arguments: Any) -> Any:
 
 
 def quotes(view: NodeView, steps: list[Step]) -> Iterator[dict[str, Any]]:
-    """Yields each step as it would be sent: purpose, target, value, calldata and gas. The gas is None if the step depends on an
-    earlier step, so that it cannot be estimated yet."""
+    """Yields each step as it would be sent: purpose, target, value, calldata and gas. The gas is None if the chain node
+    gives no estimate, usually because the step depends on an earlier step."""
     for step in steps:
         request = request_of(view.network, view.account, step.call)
         try:
@@ -214,8 +214,8 @@ def send(view: NodeView, steps: list[Step], told: Callable[[Step, str], None]) -
 
 
 def _included(view: NodeView, transaction: TransactionCall) -> Inclusion:
-    """Sends one transaction and waits until it is in a block. Raises `TryAgain` with what to do if that takes too long, because
-    the node does not know that the transaction's nonce is used."""
+    """Sends one transaction and waits until it is in a block. Raises `TryAgain` if that takes too long. The error says
+    not to start the node before, because the node does not know that the transaction uses a nonce."""
     try:
         return send_all(view.chain, [transaction], STEP_S)[0]
     except TransactionPending as error:

@@ -33,10 +33,11 @@ _PROGRAMS = {
 def run(config: NodeConfigOption = Path(SETTINGS)) -> None:
     """Run all processes of a node until SIGTERM or Ctrl-C.
 
-    If the settings of a verifier or member have a section [enclave], the command also starts the enclave. If
-    `bytewise member connect` set up gossip, it also starts the gossip process. A process that fails is started again, with
-    growing pauses. Wrong settings, or a refusal that protects the account, end the node, and the last log lines give the reason.
-    Each line is JSON, and its member `component` names the process that wrote it.
+    If the settings of a verifier or member have a section [enclave], the command also starts the enclave. If they also have a
+    section [collateral], it starts the process that renews the collateral. If `bytewise member connect` set up gossip, it starts
+    the gossip process. A process that fails is started again, with growing pauses. Wrong settings, or a refusal that protects the
+    account, end the node, and the last log lines give the reason. Each line is JSON, and its member `component` names the process
+    that wrote it.
 
     Exit codes: 0 stopped, 6 refused, 64 wrong settings, 75 a process had to be killed.
 

@@ -162,8 +162,8 @@ def _due_of_shard(view: NodeView, problems: list[Check]) -> list[dict[str, Any]]
 
 
 def _of_attention(view: NodeView) -> dict[str, Any]:
-    """Scores the node in revealed attention tests. `refused` in the result names each file of a reveal that proves nothing or
-    whose range is not over, with the reason."""
+    """Scores the node in revealed attention tests. `refused` in the result names each file that cannot be scored, with the
+    reason, for example because it proves nothing or because its range is not over."""
     settings = view.settings
     folder = settings.attention.folder if isinstance(settings, NodeSettings) and settings.attention is not None else None
     records: list[ScoredTest] = []

@@ -1,8 +1,9 @@
 """Starts the processes of a node, restarts those that fail, and stops all of them cleanly.
 
 The exit code of an ended process decides what happens next (`bytewise.service.exit_codes`). Wrong settings and refusals end the
-node, because a restart would end in the same way. After a defect or a hung tick the process is started again, with pauses that
-double up to a minute. A process that the node can do without is always started again.
+node, because a restart would end in the same way. A process that ends with code 0 or after Ctrl-C ends the node, too. After any
+other code, for example of a defect or a hung tick, the process is started again, with pauses that double up to a minute. A
+process that the node can do without is always started again.
 """
 
 import errno
@@ -32,7 +33,8 @@ STEADY_S = 300.0
 UNUSABLE = frozenset({errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR})
 """Errors of the operating system after which every new start of the program would fail. Other errors may end by themselves."""
 FINAL = frozenset({Exit.USAGE, Exit.REFUSED, Exit.INTERRUPTED})
-"""Exit codes after which a process is not started again, because it would end in the same way."""
+"""Exit codes after which a process is not started again. After wrong settings or a refusal it would end in the same way, and
+after an interrupt a person wants it to stop. `Exit.OK` also has this effect."""
 
 
 class PasswordPipe:

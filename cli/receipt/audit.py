@@ -71,10 +71,10 @@ class AuditState(NamedTuple):
     beacon_block: int
     """Number of the block whose hash draws the auditors."""
     is_drawn: bool
-    """True once the beacon block exists."""
+    """True once a block follows the beacon block. Only then can a contract read the hash that draws the auditors."""
     auditors: tuple[DrawnAuditor, ...]
     bounty_wei: int
-    """Wei that each auditor is paid if a second auditor posts the same result."""
+    """Wei that each auditor is paid if a second auditor opens the same result and no verdict contradicts it."""
     pool_wei: int
     """Wei that the contract has for the bounties of all receipts. It comes from the fees that operators pay for the places of
     receipts in batches, and from anybody who pays into it."""
@@ -172,7 +172,7 @@ def request(asked: CallOptions, receipt_id: ReceiptArgument, da: DaOption = DA_U
 
 
 def _verify_useful(state: AuditState) -> None:
-    """Raises `ConfigurationError` if no drawn auditor can still post a result."""
+    """Raises `ConfigurationError` if no auditor is drawn yet, or if no drawn auditor can still post a result."""
     if not state.is_drawn:
         raise ConfigurationError("RECEIPT_ID", f"its auditors are drawn by block {state.beacon_block}: ask again after it")
     if not state.auditors:

@@ -91,7 +91,8 @@ def join(
 
     Money that exceeds the bond comes back in the same transaction. If the operator is convicted, `bytewise pool claim` brings
     your part back, with its share of the reward if the pool gets a reward. The pool gets one only after
-    `bytewise pool reveal`, and never for the verdict UNAVAILABLE. If the answer is confirmed, your part is lost.
+    `bytewise pool reveal`, and never for the verdict UNAVAILABLE. If the answer is confirmed, your part is lost. After a DRAW
+    the bond comes back less the fee of one seat.
 
     Exit codes: 0 the pool accepts it (or has it), 5 the node does not answer, the contract takes the call only later, or what was
     sent is in no block yet (look before you repeat the command), 6 a running node uses the key, 64 wrong input, or refused by the

@@ -88,7 +88,7 @@ def receipt_named(connection: "Connection", text: str) -> Digest:
     """Returns the id of the receipt that a user typed in full or by its first digits. First digits are looked up in all lists.
 
     Raises `ConfigurationError` if the text is no id, or if several ids begin with it. Raises `TryAgain` if a list cannot be read,
-    because it may have a second match.
+    because it may have a second match. If no id fits, prints a message and raises `typer.Exit` with `Exit.NOT_FOUND`.
     """
     from bytewise_client.receipt_search import known_receipts
 

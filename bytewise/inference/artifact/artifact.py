@@ -119,8 +119,8 @@ CONSTANTS = {"epsilon", "attention_scale", "embedding_scale"}
 positive and finite."""
 
 Progress = Callable[[str, int, int], None]
-"""Function that reports progress. It gets a file name, the number of bytes done and the number of all bytes. Only one thread
-calls it at a time."""
+"""Function that reports progress. It gets a file name, the amount that is done and the whole amount: bytes of that file, or when
+a checkpoint is pinned, files. Only one thread calls it at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +132,16 @@ class Artifact(VerifiedArtifact[Manifest]):
 
 
 def model_id_of(path: Path) -> Digest:
-    """Returns the model id that an `exact-1` artifact claims. This function reads only the manifest, so it does not check the
-    other files."""
+    """Returns the model id that an `exact-1` artifact claims. This function reads only the manifest and the model id file, so it
+    does not check the other files. Raises the errors of `read_manifest`."""
     return read_manifest(path).model_id
 
 
 def read_manifest(path: Path) -> Manifest:
     """Returns the manifest of an `exact-1` artifact folder, after comparing it with the model id file.
 
-    Raises `CannotExecute` if there is no manifest, and `ArtifactMismatch` if the manifest is malformed or damaged.
+    Raises `CannotExecute` if there is no manifest, and `ArtifactMismatch` if the manifest is malformed, damaged or of another
+    profile.
     """
     manifest = manifest_of(path, Manifest)
     if manifest.profile != PROFILE_EXACT_1:
@@ -161,7 +162,7 @@ def model_id_line(model_id: Digest) -> bytes:
 
 def load(path: Path, progress: Progress | None = None) -> Artifact:
     """Returns the artifact of a folder after checking every byte against the manifest. Raises `ArtifactMismatch`, which names
-    the difference.
+    the difference, and `CannotExecute` if there is no artifact or memory is short.
 
     The check runs in as many threads as there are processors. Each thread hashes pieces of the files.
     """

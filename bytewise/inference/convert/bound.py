@@ -22,12 +22,12 @@ from bytewise.inference.manifest import Architecture
 from bytewise.protocol.errors.actors import ArtifactMismatch, UnsupportedModel
 
 LARGEST = 2**60
-"""Bound of activations. Their squares, times a row's length, stay below 2^128."""
+"""Bound of activations. The mean of their squares, which a norm computes in float32, then stays below 2^128."""
 
 SLACK = Fraction(9, 8)
-"""Factor that covers all roundings between two norms. They are three. Each quantiser adds at most 2^-4: K = 65,536 values are
-off by half a unit, and the unit is 2^-13 of the largest value. Attention's integer weights add 2^-6. Each float32 operation
-adds 2^-24."""
+"""Factor that covers all roundings between two norms. There are three kinds. Each quantiser adds at most 2^-4: K = 65,536
+values are off by half a unit, and the unit is 2^-13 of the largest value. Attention's integer weights add 2^-6. Each float32
+operation adds 2^-24."""
 
 SMALLEST = Fraction(1, 2**30)
 """Bound of the values of rows below the quantiser's floor."""

@@ -103,7 +103,7 @@ def read(path: Path, context: int | None = None) -> Checkpoint:
     profile cannot run.
 
     `context` is the most tokens of prompt and answer together. None takes the checkpoint's limit. Raises `ConfigurationError`
-    if the checkpoint's limit is lower.
+    if `context` is below 1 or above the checkpoint's limit.
     """
     raw = _json(path / "config.json")
     family = family_of(str(raw.get("model_type")))

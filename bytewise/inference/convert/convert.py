@@ -66,7 +66,7 @@ class TensorWriter:
 
     def __init__(self, path: Path, specs: list[TensorSpec], progress: Progress | None) -> None:
         """Creates the file at its full size, so that a full disk is noticed at the start. Raises `OSError` if the file cannot
-        be created."""
+        be created or the disk is full."""
         self._specs = {spec.name: spec for spec in specs}
         self._header = header(specs)
         self._start, self._offset = {}, len(self._header)
@@ -225,7 +225,7 @@ class Conversion:
         self._equaliser = Equaliser(self._shape, reader, precision.weight_bits, tokens) if tokens else None
 
     def run(self) -> int:
-        """Writes all tensors and returns the proven bound of activations."""
+        """Writes all tensors and returns the proven bound of activations, an exponent field (`Manifest.bound`)."""
         constants, shape = self._constants(), self._shape
         bounds = Bounds(shape, self._embedding(constants), _largest(*_tables(constants)), float(constants["attention_scale"]))
         calibration = Calibration(shape, self._calibration_rows(constants), constants) if self._tokens else None
@@ -373,8 +373,9 @@ def convert(
     """Writes the artifact of a checkpoint folder to `out`, which must not exist, and returns its model id.
 
     Without `options`, `bits` is the precision of the weights, and every option has its default. With `options`, `bits` is
-    ignored. Raises `UnsupportedModel`, which names the feature that cannot be run exactly. A failed or killed conversion leaves
-    nothing at `out`.
+    ignored. Raises `UnsupportedModel`, which names the feature that cannot be run exactly. Raises `ConfigurationError` if an
+    option or `out` is unusable, and `NotExact` on a machine with other arithmetic. A failed or killed conversion leaves nothing
+    at `out`.
     """
     options = options or ConversionOptions(bits)
     # One thread: the work on a block of rows is too short to wake other threads.

@@ -1,6 +1,7 @@
 """Makes a small model from a seed: a Hugging Face checkpoint with the same bytes on every machine.
 
-Weights are integers of a counter-mode SHA-256, scaled by a power of two. They need neither a random generator nor libm. The
+Weights are integers of a counter-mode SHA-256, multiplied by a small integer over a power of two, which is exact. They need
+neither a random generator nor libm. The
 model is untrained. Its answers are printable nonsense that depends on all earlier tokens. For a network that compares bytes,
 that is enough.
 """

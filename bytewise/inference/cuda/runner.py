@@ -70,7 +70,7 @@ class CudaFloat64Backend(Float64Backend):
 
 class CudaBfloat16Backend(Float32Backend):
     """Backend that splits integers into parts up to 256, because bfloat16 represents these exactly. It sums their products in
-    float32, in chunks whose sums stay below 2^24."""
+    float32, in chunks whose sums do not exceed 2^24."""
 
     name = "cuda-bfloat16"
     kind = torch.bfloat16
@@ -316,7 +316,8 @@ def open_cuda(artifact: Artifact, name: str | None = None) -> DeviceRunner:
     """Returns the path on the current CUDA device with the named backend. Without a name, it takes the first backend that
     passes its known-answer tests.
 
-    Raises `CannotExecute` if there is no such device, if no backend passes, or if the process was started without `WORKSPACE`.
+    Raises `CannotExecute` if there is no such device or backend, if no backend passes, or if the process was started without one
+    of `WORKSPACES` in the variable `WORKSPACE`.
     """
     if not torch.cuda.is_available():
         raise CannotExecute("no CUDA device is here", CannotReason.BACKEND)

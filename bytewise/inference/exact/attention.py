@@ -24,7 +24,8 @@ DENOMINATOR_ONE = float(2**30)
 """Number that stands for 1 in the denominator, which is a fixed-point number."""
 
 TILE_SCORES = 2**20
-"""Most scores in memory at a time. To stay below it, queries are processed in tiles. No byte depends on it."""
+"""Most scores in memory at a time. To stay below it, queries are processed in tiles of at least one query for each head. No byte
+depends on it."""
 
 
 @dataclass(frozen=True, slots=True)

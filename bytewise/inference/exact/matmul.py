@@ -19,13 +19,15 @@ MIN_DEPTH = 8
 """Fewest terms in a sum of a product. With one term, the library's int8 kernel returns unwritten memory (torch 2.13)."""
 
 MAX_DEPTH = 65_536
-"""Most terms K in a sum of int8 products: 255 · 127 · K stays below 2^31 even in the unsigned form of VNNI."""
+"""Most terms K in a sum of int8 products: 255 · 128 · K stays below 2^31 even in the unsigned form of VNNI. Low limbs of 16-bit
+weights reach -128."""
 
 MAX_KEYS = 131_072
 """Most terms T in a sum of attention: 2^22 · 2^14 · T stays within 2^53."""
 
 FLOAT_CHUNK = 1024
-"""Terms of limb products in one float32 sum: 128 · 127 · 1024 < 2^24, so the sum is exact in any order."""
+"""Terms of limb products in one float32 sum: 128 · 128 · 1024 = 2^24, which float32 still holds, so the sum is exact in any
+order."""
 
 DIGIT_CHUNK = 512
 """Terms of base-256 digits of attention in one float32 sum: 255 · 128 · 512 < 2^24, so the sum is exact in any order."""
@@ -139,7 +141,8 @@ class Float64Backend:
 
 
 class Float32Backend:
-    """Backend of float32 products of limbs. The chunks of a sum are so short that every partial sum is an integer below 2^24."""
+    """Backend of float32 products of limbs. The chunks of a sum are so short that every partial sum is an integer of at
+    most 2^24."""
 
     name = "float32"
     kind = torch.float32

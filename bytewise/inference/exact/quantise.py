@@ -1,11 +1,11 @@
 """Roundings of the profile. They use IEEE operations only, so that every machine gets the same bytes (design section 6).
 
 There are three roundings. The quantiser turns rows of activations into integers with a power-of-two scale. A conversion rounds
-weights to integers. The sampler and the known answers round rationals to float32.
+weights to integers. Decoding parameters, soft caps and known answers are rationals, which are rounded to float32.
 
 The quantiser computes `Q(x, b)` for each row: E = max(exponent field of max|x|, 64), s = 2^(E - 126 - b), q = clamp(round half
-even(x / s), ±(2^b - 1)). It reads the scale from the bits. So it needs no division and no special case for a zero row, and does
-not depend on flush-to-zero.
+even(x / s), ±(2^b - 1)). It reads E from the bits, so the scale is an exact power of two. A zero row is no special case, and no
+result depends on flush-to-zero.
 """
 
 from dataclasses import dataclass
@@ -98,11 +98,12 @@ class Rounded:
 
 
 def round_weight(weight: Tensor, bits: int = 8) -> Rounded:
-    """Rounds float32 rows [N, K] to 8 or 16 bits, and gives each row its own scale. A zero row has scale 1."""
+    """Rounds float32 rows [N, K] to 8 or 16 bits, and gives each row its own scale. A row whose scale would be below 2^-60 gets
+    scale 1 and zeros."""
     limit = LIMITS[bits]
     largest = weight.abs().amax(-1, keepdim=True)
     scale = largest / torch.full((1, 1), float(limit))
-    # A row below the smallest normal quotient becomes zero.
+    # With scale 1, the elements of such a row round to zero.
     scale = torch.where(scale < float(Fraction(1, 2**60)), torch.ones_like(scale), scale)
     integers = (weight / scale).round_().clamp_(-limit, limit)
     return Rounded(integers, scale.squeeze(-1))
@@ -113,7 +114,7 @@ def power_of_two(exponents: Tensor) -> Tensor:
     return ((exponents.to(torch.int32) + 127) << 23).view(torch.float32)
 
 
-# Conversion of rationals to float32, rounded once, for the known-answer tests and the sampler's temperature.
+# Conversion of rationals to float32, rounded once, for the known-answer tests, decoding parameters and soft caps.
 
 
 LOWEST_EXPONENT = -149

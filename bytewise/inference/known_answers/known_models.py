@@ -1,5 +1,6 @@
-"""Known models: whole models with golden head rows. They are made in memory from counter-mode hashes. Every path runs them
-first.
+"""Known models: whole models with golden head rows. They are made in memory from counter-mode hashes.
+
+The C engine, and torch with operations of the C engine, run them before they are used. Every path runs them in `vectors`.
 
 Each model has a feature that the other models lack: biases, windows, widths that fill no vector, head norms, two-limb weights,
 soft caps, experts, and scores with a wider range than exp. The digests are golden. `tests/unit/inference/test_known_models.py`

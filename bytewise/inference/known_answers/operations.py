@@ -1,4 +1,4 @@
-"""Known answers of operations, the vectors of the profile, and the choice of a backend that gives both (design section 6).
+"""Known answers of operations, the choice of a backend that gives them, and the vectors of the profile (design section 6).
 
 The known answers are computed in Python integers and fractions, with the worst operands. Comparing an operation with itself
 proves nothing. Int8 products saturate without VNNI, and some processors round float32 roots wrongly. A self-test of that kind
@@ -84,8 +84,8 @@ def verify_attention_products(backend: Backend) -> str:
 
 
 def verify_elementwise() -> int:
-    """Checks the elementwise operations against fractions, and returns the number of checked results. Raises `NotExact`, which
-    names a wrong operation."""
+    """Checks the elementwise operations against fractions, and returns the number of checked operations. Raises `NotExact`,
+    which names a wrong operation."""
     numerators = [Fraction(n) for n in [1, 2, 5, 2**24 - 1, *integers("numerators", 60, 2**24 - 1)]]
     divisors = [Fraction(d) for d in [3, 7, 5120, 2**24 - 1, *(abs(d) + 1 for d in integers("divisors", 60, 2**23))]]
     quotients = [nearest_float32(n / d) for n, d in zip(numerators, divisors, strict=True)]
@@ -163,7 +163,7 @@ def _round(value: Fraction) -> Fraction:
 
 
 def _root(square: int) -> float:
-    # 30 more bits than float32 keeps, and a sticky bit. Rounding them equals rounding the root itself.
+    # At least 16 more bits than float32 keeps, and a sticky bit. Rounding them equals rounding the root itself.
     root = isqrt(square << 80)
     return nearest_float32(Fraction(2 * root + (root * root != square << 80), 1 << 41))
 
@@ -184,7 +184,7 @@ def first_exact(backends: Sequence[Backend], verify: Callable[[Backend], object]
     """Returns the first backend that passes `verify`. If `verify` is None, the backend must pass the known answers of all
     operations.
 
-    Raises `CannotExecute` if no backend passes. The error has the reason of the last backend.
+    Raises `CannotExecute` if no backend passes. Its message says why the last backend failed.
     """
     reason = "no backend"
     for backend in backends:

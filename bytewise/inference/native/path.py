@@ -157,9 +157,9 @@ class NativePath:
         """Feeds all tokens of each sequence to the model and appends them to the sequence's cache. For sequence `i`, returns
         one `HeadRow` for each of these tokens from index `keep[i]` to the last.
 
-        The path computes the tokens of all sequences together, without padding. One call to C computes at most `chunk` times
-        the number of sequences. If `logits` is false, a row has only the token of its largest logit, and computes its logits
-        when they are read.
+        The path computes the tokens of all sequences together, without padding. One call to C computes at most `chunk` tokens
+        times the number of sequences. If `logits` is false, a row has only the token of its largest logit, and computes its
+        logits when they are read.
         """
         rows: list[list[HeadRow]] = [[] for _ in sequences]
         tokens: list[tuple[int, int, int]] = []
@@ -177,8 +177,9 @@ class NativePath:
         return rows
 
     def vectors(self) -> Digest:
-        """Runs the known-answer tests and the known models on this path, and returns the digest of the profile's vectors.
-        Raises `NotExact`, which names the difference."""
+        """Runs the known-answer tests of products and the known models on this path. Raises `NotExact`, which names the
+        difference. Returns the digest of the profile's vectors, which is a constant: the known models cover what the vectors
+        cover, and the C engine does not compute the vectors."""
         # The longest depth exceeds the sum that any lane of the kernels accumulates before the lane is emptied.
         operations.verify_products(NativeBackend(self.pool), (8, 1040, 8200))
         known_models.verify(self._of_another, lambda shape: missing_feature(shape) is None)

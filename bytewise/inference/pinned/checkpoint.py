@@ -113,7 +113,7 @@ def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest
 
 def load(path: Path, progress: Progress | None = None) -> PinnedArtifact:
     """Returns the artifact of a folder after checking every byte against the manifest. Raises `ArtifactMismatch`, which names
-    the file that differs."""
+    the file that differs, and `CannotExecute` if there is no artifact or memory is short."""
     manifest = read_manifest(path)
     verify_named(path, manifest, *REQUIRED)
     content = {file.name: bytes(mapped_weights.verified(path, file, progress)) for file in manifest.files}

@@ -118,7 +118,7 @@ class PinnedEngine:
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
         """Computes the answer again, with tensors of the same shapes as in `generate`. Returns it with the first divergence of
-        the claim, if any."""
+        the claim, if any. Raises `OutsideLimits` or `CannotExecute` if it cannot judge the claim."""
         self._check(request)
         with memory_bounded(), pinned_switches(self._threads):
             judge = Judge(self._answer(request), claimed, out_hash, self.artifact.manifest.architecture.vocabulary)
@@ -127,7 +127,7 @@ class PinnedEngine:
             judge.take([row])
             while answer.reason is None:
                 at, token = len(answer.steps) - 1, answer.steps[-1].token
-                # Rows are also the claim's as long as its tokens are the true ones.
+                # A row belongs to the claim too, as long as the claimed tokens are the true ones.
                 agrees = agrees and at < len(claimed_tokens) and token == claimed_tokens[at]
                 row = self._model.feed(cache, token)
                 if agrees:

@@ -31,8 +31,8 @@ MOST_PROPERTIES = 512
 MOST_PATTERN_PROPERTIES = 32
 """Most entries of all `patternProperties` together. The library proves each pair disjoint."""
 MOST_MULTIPLE = 10_000
-"""Largest least common multiple of all `multipleOf`. They are read as digits without leading and trailing zeros. The library
-builds an automaton with so many states."""
+"""Largest least common multiple of all `multipleOf`, written without its decimal point and without the zeros at both ends. The
+library builds an automaton with so many states."""
 MOST_MERGED_PATTERNS = 8
 """Most patterns and formats in a document with merged schemas. The library may intersect each with all others."""
 MOST_MERGES = 2**18
@@ -166,8 +166,8 @@ class Schemas:
     def refusal(self, text: str) -> str:
         """Returns the reason why a schema is refused, or an empty string if it is accepted.
 
-        There are three reasons: the schema costs too much, the library rejects it, or no token can begin an answer. This class
-        caches the newest results.
+        A schema is refused if it is not a JSON object, has the member `OPTIONS`, costs too much, is rejected by the library, or
+        lets no token begin an answer. This class caches the results of the latest `MOST_REMEMBERED` schemas.
         """
         return self._remembered(text)
 
@@ -250,7 +250,7 @@ class _TokenTable:
 
 
 def _grammar(text: str) -> str:
-    # Encode the schema instead of inserting it as text, so that its content cannot leave it.
+    # Encode the schema as JSON instead of inserting its text, so that nothing in it can become a part of the grammar around it.
     schema = json.loads(text)
     if not isinstance(schema, dict):
         raise ValueError("not an object")

@@ -31,7 +31,8 @@ class AttentionResult(enum.StrEnum):
     MISSED = "missed"
     """The account said that the receipt is true, or found another false answer."""
     SILENT = "silent"
-    """The account was drawn and posted or revealed nothing, although most others could."""
+    """The account was drawn and posted or revealed nothing. An auditor counts as silent only if the test is audited
+    (`ScoredTest.is_audited`)."""
     UNAVAILABLE = "unavailable"
     """The account could not decide: no bytes, no key, or a machine that cannot run the request. Perhaps no account could."""
 

@@ -1,7 +1,7 @@
 """Checks a set of parameters against the bounds and rules of `ParamLaw.sol` (design section 9), so that people can judge a
 proposal.
 
-The contract refuses a set at the first violation. This module lists all violations, in the contract's order.
+The contract refuses a set at the first violation. This module lists further violations, too, in the contract's order.
 """
 
 from collections.abc import Iterator
@@ -99,7 +99,10 @@ def time_budget(p: ParamSet) -> TimeBudget:
 
 
 def violations(p: ParamSet, is_test_chain: bool) -> tuple[Violation, ...]:
-    """Returns every rule of `ParamLaw.sol` that the set violates; empty if it violates none.
+    """Returns the rules of `ParamLaw.sol` that the set violates; empty if it violates none.
+
+    If a number does not fit the contract's type, only such violations are returned. With an impossible number of rounds, the
+    rules about money and retention times are not checked.
 
     The contract also compares retention times with the longest disputes under older versions. This function does not.
     `is_test_chain`: on a test chain the contract allows short times and small pools (`TestChains.sol`).

@@ -22,7 +22,8 @@ class Durations:
     window: int
     """Challenge window: the time after anchoring in which a receipt can be disputed."""
     max_anchor_delay: int
-    """Time in which an operator must anchor a receipt, after its key epoch stops accepting receipts or after a demand."""
+    """Time in which an operator must anchor a receipt after a demand. Batches are also accepted for this time after their key
+    epoch, environment, model, pool or operator was closed."""
     cure: int
     """Time in which an operator must answer an availability demand."""
     seed_time: int
@@ -50,7 +51,7 @@ class Durations:
     da_margin: int
     """Part of `da_retention` that is a reserve: no deadline uses it."""
     key_retention: int
-    """Time for which shards keep the key of an epoch."""
+    """Time for which shards keep the key of an epoch after the epoch began to drain."""
     withdraw_delay: int
     """Time between a credit and its payment."""
     breaker_time: int
@@ -91,11 +92,13 @@ class Money:
     slash_amount: int
     """Stake that a convicted operator loses."""
     absent_penalty: int
-    """Penalty of a seat that did not commit, or that could not execute the request."""
+    """Penalty of a seat that did not commit, that could not execute the request, or that reported no key although a later
+    committee got one."""
     no_reveal_penalty: int
-    """Penalty of a seat that committed but did not reveal."""
+    """Penalty of a seat that committed but did not reveal. If the round has a commit root, every drawn seat counts as
+    committed."""
     wrong_penalty: int
-    """Penalty of a seat that voted against the final verdict."""
+    """Penalty of a seat that voted against the final verdict, or for it with another round digest than its largest group."""
     min_operator_stake: int
     """Stake that an operator needs to post batches."""
     min_verifier_stake: int
@@ -103,9 +106,9 @@ class Money:
     receipt_collateral: int
     """Stake that is locked for each open receipt."""
     withheld_penalty: int
-    """Penalty for each receipt of a batch whose list was demanded and not shown."""
+    """Penalty for each receipt of a batch whose list was demanded and not shown; for the whole batch at least `slash_amount`."""
     unanchored_penalty: int
-    """Penalty for an issued receipt whose anchoring was demanded and did not happen."""
+    """Penalty for an issued receipt whose anchoring was demanded and did not happen, or whose number was skipped."""
     demand_bond: int
     """Bond of an availability demand."""
     audit_unit: int

@@ -144,7 +144,7 @@ TRANSITIONS = (
 
 AT_ANY_TIME = frozenset({Event.DRAW_SOME, Event.DRAW_LAST, Event.APPEAL, Event.OPEN_ALT, Event.REFUND})
 """Events that are accepted during a pause. Deadlines stand still with the protocol clock, and none of these events takes money
-from an account.
+from an account that did not cause it.
 
 Draws are among these events because a seed is lost at the end of its stake epoch. Otherwise the guardian could get another
 committee by pausing.

@@ -133,8 +133,8 @@ def _upheld(pot: Pot, p: ParamSet) -> Split:
 def _convicted(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
     """Splits the money after a conviction. The challenger gets its bond back, and α if it knew the answer.
 
-    The seats that were right get β and fees. Both rewards together are at most 80 % of the slash. The unused part of the advance
-    goes back to the treasury.
+    The seats that were right get β and fees. These and α together take at most 80 % of the slash, plus a lost appeal bond. The
+    treasury's advance pays fees that this does not cover, and the rest of the advance goes back to the treasury.
     """
     alpha = 0 if verdict is Verdict.UNAVAILABLE or not pot.knew else pot.slashed * p.shares.alpha_bps // BPS
     fees = pot.seats * p.money.fee_per_seat

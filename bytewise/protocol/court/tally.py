@@ -30,7 +30,8 @@ class VoteContent:
     out_hash: Digest
     """Recomputed out_hash; zero unless EXECUTED."""
     group: Digest
-    """Hash of everything that was revealed. Seats with equal hashes form one group and are counted together."""
+    """Hash of outcome, code, both recomputed hashes and the round digest, but not of salt and quote. Seats with equal hashes form
+    one group and are counted together."""
 
     @property
     def key(self) -> Digest:
@@ -110,7 +111,8 @@ def key_of(outcome: int, code: int, out_hash: Digest) -> Digest:
 
 
 def vote_content(vote: Vote | Finding) -> VoteContent:
-    """Returns the content of a vote or finding. Raises `MalformedValue` if a field is set that its outcome must leave zero."""
+    """Returns the content of a vote or finding. Raises `MalformedValue` if the outcome is unknown, or if a field is set that the
+    outcome must leave zero."""
     revealed = (vote.tokens_hash, vote.trace_root, vote.round_digest)
     if int(vote.outcome) not in tuple(Outcome):
         raise MalformedValue("vote", f"outcome {vote.outcome}")

@@ -29,7 +29,8 @@ class SyncStake:
 
 @dataclass(frozen=True, slots=True)
 class RefreshWeight:
-    """Action to make the registry read the stake of a verifier again, because its weight in draws is too old."""
+    """Action to make the registry read the stake of a verifier again. The verifier still has weight in draws, although none of
+    its stake counts."""
 
     account: Address
     """Verifier whose weight is updated."""
@@ -44,7 +45,7 @@ class RetrySlash:
     account: Address
     """Account that is slashed."""
     ref: Digest
-    """Reference of the slash, which names the dispute or report that caused it."""
+    """Reference of the slash, which names the dispute, demand or report that caused it."""
     times: int
     """Number of times that EigenLayer has refused the slash. Each refusal is retried once."""
 
@@ -166,7 +167,7 @@ class Withdraw:
     """Action to withdraw this account's credit in the ledger."""
 
     credit_wei: int
-    """Amount in wei that the ledger owes."""
+    """Amount in wei that the ledger can pay now."""
 
 
 @dataclass(frozen=True, slots=True)

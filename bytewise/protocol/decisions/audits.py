@@ -89,10 +89,10 @@ class AuditedReceipt:
 
 
 def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set[Digest], margin_s: int) -> tuple[Action, ...]:
-    """Returns the due actions of a drawn auditor: it judges each drawn receipt once, posts the result inside the challenge
-    window, and opens the result after the window.
+    """Returns the due actions of a drawn auditor. It judges each drawn receipt, posts the result inside the challenge window,
+    opens the result after the window, and claims the bounty. No audit starts in the last `margin_s` seconds of the window.
 
-    Nothing is judged or posted once the chain no longer has the beacon, because the contract then cannot check the draw. The
+    Nothing is judged or posted while the chain does not have the beacon, because the contract then cannot check the draw. The
     same is true once the key epoch is compromised, because shards then give no key and the contract takes no result.
 
     An action is decided again until the chain shows it, because a sender may have to drop it, for example if the bounty pool is

@@ -37,7 +37,7 @@ class DemandRecord:
     """A demand at one block. All times are of the protocol clock."""
 
     kind: DemandKind
-    """Subject of the demand."""
+    """Kind of the demanded item."""
     state: DemandState
     """State of the demand. An OPEN demand past its `deadline` can be ended by any account."""
     by: Address

@@ -179,7 +179,8 @@ def decide_expiries(snapshot: Snapshot, batches: Sequence[AnchoredBatch], policy
 
 
 def _open_moves(snapshot: Snapshot, dispute: Dispute, policy: MovePolicy) -> Iterator[tuple[Action, int]]:
-    """Yields the moves that a dispute waits for, each with the shortest time for which it has been possible."""
+    """Yields the moves that a dispute waits for, each with its delay. The delay is in blocks for seeds, and in seconds of the
+    protocol clock for all other moves."""
     if dispute.phase in (Phase.SEED, Phase.DRAWING):
         yield from _seed_moves(snapshot, dispute, policy)
     elif snapshot.paused:

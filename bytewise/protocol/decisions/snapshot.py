@@ -23,7 +23,7 @@ class Seat:
     commitment: Digest
     """The member's commitment in the form of `commitments.sealed`; zero before the commit and after the reveal."""
     group: Digest
-    """Hash of everything that the member revealed (`tally.vote_content`); zero before the reveal."""
+    """Group of the vote that the member revealed (`tally.VoteContent.group`); zero before the reveal."""
 
     @property
     def committed(self) -> bool:
@@ -219,7 +219,7 @@ class Holdings:
     def is_suspended(self) -> bool:
         """Whether the operator is suspended, because too many of its disputes ended in a DRAW.
 
-        Its new receipts cannot be anchored.
+        Its batches are accepted until `operator_until`.
         """
         return self.operator_until not in (0, OPEN_END)
 

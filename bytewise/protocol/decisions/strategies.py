@@ -146,7 +146,7 @@ class Defend(Strategy):
 
 
 class Hunt(Defend):
-    """Strategy that disputes a receipt when the first drawn auditor contradicts it.
+    """Strategy that disputes a receipt as soon as one drawn auditor contradicts it, unless as many auditors confirm it.
 
     It acts earlier than `Defend`, but loses a bond whenever that auditor is wrong.
     """

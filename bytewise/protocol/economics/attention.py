@@ -86,11 +86,11 @@ class FundPlan:
     cost: float
     """Cost per day in wei if every test is convicted, which is the right verdict."""
     burned: float
-    """Least part of this cost that is burned, in wei. The rest goes to challengers and seats."""
+    """Part of this cost in wei that is left after α and β. The fees of the seats are paid from it, and the rest is burned."""
     affordable: int
-    """Number of convictions until the stake falls below the least stake of an operator."""
+    """Number of convictions that leave at least the least stake of an operator."""
     lasts: float
-    """Number of days after which the stake is used up."""
+    """Number of days until so many convictions are expected."""
     most_rate_ppm: int
     """Largest rate, in parts per million, at which the stake lasts a day; 0 if there is none."""
     members: tuple[MemberOdds, ...]

@@ -110,7 +110,7 @@ class DisputeMoney:
     to_operator: int
     """Share of a lost bond that the operator got."""
     to_verifiers: int
-    """Fees and rewards that the right seats got."""
+    """Fees and rewards that the paid seats got."""
     repaid: int
     """Part of the advance that the treasury got back."""
     burned: int

@@ -22,8 +22,8 @@ REPLAYED = {
     "committee": ("tau_num", "tau_den", "seats", "rounds", "max_reruns"),
     "times": ("window", "commit_time", "reveal_time", "appeal_time", "airgap"),
 }
-"""Parameters that a replay accepts, by group. Parameters of `times` are missing, because they move deadlines to which people
-reacted. No replay can tell how people would have reacted to others."""
+"""Parameters that decide the result of a replay, by group. A replay has no answer if one of `times` differs from the recorded
+one. These move deadlines to which people reacted, and no replay can tell how people would have reacted to others."""
 FORGIVING = frozenset({Verdict.DRAW, Verdict.REFUNDED})
 """Verdicts after which no seat is charged."""
 _MOST_SEATS = 255

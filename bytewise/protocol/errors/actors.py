@@ -6,8 +6,9 @@ from bytewise.protocol.errors.branches import Bug, ClockFlaw, Fault, TicketFlaw,
 
 
 class ShardLied(Fault):
-    """A shard gave a wrong answer. Its partial is malformed or has a wrong proof, its share does not fit the commitment, or it
-    uses other hybrid keys than those of the epoch. Or it said that its part does not open, although the part is right.
+    """A shard gave a wrong answer. Its partial, or the proof of its complaint in a ceremony, is malformed or wrong. Its share
+    does not fit the commitment, or it uses other hybrid keys than those of the epoch. Or it said that its part does not open,
+    although the part is right.
 
     The error names the shard.
     """
@@ -41,7 +42,8 @@ class EpochClosed(Fault):
 
 
 class BudgetSpent(Fault):
-    """An audit budget, or the cap on enclave instances per receipt, is used up."""
+    """A limit of a shard is used up: its audit budget, the number of enclave instances of one voter's round or audit, or the
+    number of release records of one instance."""
 
     rule, template = "R-35", "{0} budget of {1} is spent"
 
@@ -69,7 +71,8 @@ class CeremonyRefused(Fault):
 
 
 class DealerLied(Fault):
-    """A dealer's deal contradicts its commitment, or a receiver's complaint is false. The error names the shard at fault."""
+    """A dealer's deal is malformed, has a wrong proof, does not open, or contradicts its commitment. The error names the
+    dealer."""
 
     rule, template = "R-39", "seat {0} in key ceremony: {1}"
 
@@ -119,13 +122,14 @@ class PartDoesNotOpen(Fault):
 
 
 class NotAMember(Fault):
-    """An account without a seat voted."""
+    """An account without a seat voted, or an audit hint names an auditor that is in no pool."""
 
     rule, template = "R-40", "{0} has no seat in dispute {1} round {2}"
 
 
 class CommitmentMismatch(Fault):
-    """A revealed vote does not match its commitment: it is copied, altered or of another voter."""
+    """A revealed vote, or the opening in an audit hint, does not match its commitment: it is copied, altered or of another
+    account."""
 
     rule, template = "R-41", "vote of {0} does not open commitment {1}"
 
@@ -189,7 +193,7 @@ class CallerError(Bug):
 
 
 class BadCertificate(Fault):
-    """The DA proxy reports that a DA certificate is invalid. Accuse only when a second proxy agrees."""
+    """Two DA proxies report that a DA certificate is invalid, or a locator contains no certificate of a known version."""
 
     rule, template = "R-51", "certificate {0} is bad: {1}"
 

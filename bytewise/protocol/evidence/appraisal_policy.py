@@ -1,8 +1,8 @@
 """The appraisal policy: the accepted evidence of each platform, and the meaning of measurements (design section 7).
 
-A policy object is always valid. It accepts simulated evidence only on test chains and never beside hardware evidence. It cannot
-accept a revoked platform, or a measurement that covers more than its platform can. `bytewise.protocol.evidence.policy_updates`
-decides which policy may follow another.
+A policy object is always valid: the construction of an invalid one raises `ConfigurationError`. It accepts simulated evidence
+only on test chains and never beside hardware evidence. It cannot accept a revoked platform, or a measurement that covers more
+than its platform can. `bytewise.protocol.evidence.policy_updates` decides which policy may follow another.
 """
 
 import enum
@@ -161,7 +161,7 @@ class TrustedMeasurement:
     gpu: GpuUse
     """Whether the program uses a GPU, and whether evidence of the GPU must come with it."""
     role: MeasurementRole = MeasurementRole.VERIFIER_ENCLAVE
-    """Role of the program. A shard's program gets no keys, and an enclave's program has no share."""
+    """Role of the program. A peer that expects the other role refuses evidence of this program."""
 
     def __post_init__(self) -> None:
         problem = _measurement_problem(self)
@@ -174,7 +174,7 @@ class AppraisalPolicy:
     """An appraisal policy: the accepted platforms and programs."""
 
     serial: U64
-    """Serial number, which grows with each policy. The chain and every shard refuse a lower one."""
+    """Serial number, which grows with each policy. The chain and every shard refuse another policy whose serial is not higher."""
     chain_ids: tuple[U256, ...]
     """Chains on which this policy may be used."""
     rules: tuple[PlatformRule, ...]

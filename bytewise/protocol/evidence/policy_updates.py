@@ -112,7 +112,7 @@ class PolicyState:
 def verify_approval(signed: SignedPolicy, governors: Sequence[Address], threshold: int) -> AppraisalPolicy:
     """Returns the policy if at least `threshold` different governors signed it and no other account did.
 
-    Otherwise raises `PolicyRefused`.
+    Otherwise raises `PolicyRefused`. Raises `ConfigurationError` if there are fewer governors than `threshold`, or it is below 1.
     """
     if not 1 <= threshold <= len(set(governors)):
         raise ConfigurationError("governors", f"threshold {threshold} of {len(set(governors))}")

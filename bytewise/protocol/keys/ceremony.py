@@ -108,7 +108,10 @@ class SharesSource:
 
 @dataclass(frozen=True, slots=True)
 class CeremonyPlan:
-    """Everything that is fixed before a ceremony. Its digest identifies the ceremony."""
+    """Everything that is fixed before a ceremony. Its digest identifies the ceremony.
+
+    Its construction raises `CeremonyRefused` for an impossible plan.
+    """
 
     purpose: CeremonyPurpose
     """Purpose of the ceremony."""

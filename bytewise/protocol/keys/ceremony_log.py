@@ -104,7 +104,7 @@ class Complaint:
     dealer: int
     """Index of the accused dealer."""
     point: Blob
-    """The receiver's deal key multiplied with the ephemeral point of the sealed deal (a Diffie-Hellman point), 65 bytes."""
+    """The sealed deal's ephemeral point `enc` times the secret of the receiver's deal key (a Diffie-Hellman point), 65 bytes."""
     e: Blob
     """Challenge of the proof that `point` is correct, 32 bytes."""
     f: Blob
@@ -254,7 +254,8 @@ def sign_message(signer: LocalSigner, ceremony: Digest, body: Body) -> Message:
 def read_message(message: Message) -> Body:
     """Returns the body of a message after checking the sender's signature.
 
-    Raises `CeremonyRefused` for an unknown kind, `BadSignature` for a wrong signature, or an error of `decode`.
+    Raises `CeremonyRefused` for an unknown kind or a body above `MAX_MESSAGE_BYTES`, `BadSignature` for a wrong signature, or an
+    error of `decode`.
     """
     cls = KINDS.get(message.kind)
     if cls is None or len(message.body) > MAX_MESSAGE_BYTES:

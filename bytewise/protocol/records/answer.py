@@ -83,7 +83,8 @@ def fingerprint(environment: Environment) -> str:
 def several(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Returns one answer with the choices of several answers.
 
-    All other members are those of the first answer. The additional member `answers` lists each answer in full.
+    The member `usage` counts the prompt once and the tokens of all answers. All other members are those of the first answer. The
+    additional member `answers` lists each answer in full.
     """
     choices = [{**answer["choices"][0], "index": i} for i, answer in enumerate(answers)]
     prompt, new = answers[0]["usage"]["prompt_tokens"], sum(answer["usage"]["completion_tokens"] for answer in answers)

@@ -1,8 +1,8 @@
 """Test vectors of a model: fixed questions and the answers that every engine of its profile must give.
 
-Whoever proposes a model, or an environment that serves it, publishes the digest of its vectors. A verifier certifies them after
-it computed the same answers. The questions follow from the model's id, so a proposer cannot leave out questions that its engine
-answers wrongly.
+The account that proposes a model, or an environment that serves it, publishes the digest of its vectors. A verifier certifies
+them after it computed the same answers. The questions follow from the model's id, so a proposer cannot leave out questions that
+its engine answers wrongly.
 """
 
 from collections.abc import Mapping

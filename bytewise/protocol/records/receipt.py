@@ -84,12 +84,12 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class EmptyLeaf:
-    """A placeholder that an operator signs for a receipt number that it lost in a crash (design section 5)."""
+    """A placeholder that an operator signs in place of a receipt that it lost or can no longer post (design section 5)."""
 
     operator: Address
     """Account of the operator, whose stake can be slashed."""
     seq: U64
-    """The lost number."""
+    """The skipped number."""
     chain_id: U256
     """EIP-155 chain id."""
 
@@ -115,7 +115,7 @@ class SignedReceipt:
 class SignedEmptyLeaf:
     """A signed statement that an operator skips a receipt number.
 
-    No receipt with this number can be anchored; receipts with later numbers can.
+    Once it is anchored, no receipt with this number can be anchored; receipts with later numbers can.
     """
 
     empty_leaf: EmptyLeaf

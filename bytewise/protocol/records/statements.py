@@ -141,7 +141,7 @@ class AuditResult:
     result: U8
     """Number of an `AuditOutcome`."""
     commitment: Digest
-    """Salted commitment to the recomputed hashes. It is opened after the window or in a dispute."""
+    """Salted commitment to the recomputed hashes. The contract lets it be opened only after the challenge window."""
     audited_at: U64
     """Unix seconds of the block that the auditor read."""
 

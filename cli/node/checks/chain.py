@@ -118,7 +118,8 @@ def log_range(view: NodeView) -> Check:
 
 
 def old_state(view: NodeView) -> Check:
-    """Checks that the chain nodes can still read the state at the beginning of a challenge window."""
+    """Checks that the chain nodes can still read a state that is as old as a challenge window and the longest time until a
+    receipt is anchored together."""
     seconds = _params(view).times.window + _params(view).times.max_anchor_delay
     newest = view.chain.head()
     blocks = newest.number - view.reader.network.deploy_block
@@ -282,7 +283,7 @@ def _params(view: NodeView) -> ParamSet:
 
 
 GATES = (chain_id, contract_code)
-"""The gates are the checks that run first. If one fails, the other checks of the chain are not run."""
+"""The gates are the first checks that ask the chain. If one fails, no later check is run."""
 EVERYBODY = (contract_release, head_age, node_agreement, node_count, log_range, old_state, round_trip, clock)
 """Checks that apply to every role."""
 

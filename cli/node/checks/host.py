@@ -226,7 +226,8 @@ def cluster_answers(view: NodeView) -> Check:
 
 
 def measurement_approved(view: NodeView) -> Check:
-    """Checks that the network allows the measurement of this machine's enclave, which covers its program and model."""
+    """Checks that the network allows the measurement of this machine's enclave, which covers its program and model. On hardware
+    the check always passes, because only the hardware can compute the measurement."""
     found = own_measurement(view)
     if found is None:
         return Check(
@@ -241,7 +242,8 @@ def measurement_approved(view: NodeView) -> Check:
 
 
 def own_measurement(view: NodeView) -> Digest | None:
-    """Returns the measurement of this machine's enclave, or None if only the hardware can compute it."""
+    """Returns the measurement of this machine's enclave. Returns None if only the hardware can compute it, or if the enclave's
+    settings are in another file."""
     from bytewise.inference.profiles import model_id_of
 
     enclave = view.enclave
@@ -275,7 +277,7 @@ def arithmetic(view: NodeView) -> Check:
 
 
 def endorsements(view: NodeView) -> Check:
-    """Checks that the enclave's folder of endorsements has the collateral for hardware quotes."""
+    """Checks that the enclave's folder of endorsements, for the collateral of hardware quotes, has at least one file."""
     enclave = view.enclave
     folder = None if enclave is None else enclave.endorsements
     files = [] if folder is None or not folder.is_dir() else [path for path in folder.iterdir() if path.is_file()]
@@ -323,7 +325,8 @@ def _certificate(view: NodeView) -> tuple[Path, Path]:
 
 
 def ports(view: NodeView) -> Check:
-    """Checks that the node's ports are free, or that the running node itself uses them."""
+    """Checks that the node's ports are free, or that the node runs and so may use them itself. For a monitor the check always
+    passes, because nothing shows whether a monitor runs."""
     taken = [f"{host}:{port}" for host, port in _listeners(view) if not _can_bind(host, port)]
     is_met = not taken or _is_running(view)
     value = f"{', '.join(taken)} in use" + ("" if is_met else ", and this node does not run") if taken else "free"
@@ -359,7 +362,7 @@ def _is_series(line: str) -> bool:
 
 def webhook_check(url: str) -> Check:
     """Checks that the receiver of alerts accepts a connection, with TLS if its URL is https. No alert is sent, because a test
-    alert would call people."""
+    alert would call people. Raises `ConfigurationError` if the URL is no http or https address."""
     try:
         parts = urlsplit(url)
         usual = {"http": 80, "https": 443}[parts.scheme]

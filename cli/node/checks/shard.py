@@ -58,7 +58,7 @@ def process(view: NodeView) -> Check:
 
 def share(view: NodeView) -> Check:
     """Checks that the shard has the share in force. It asks the running process as `/readyz` does. If no process runs, it looks
-    for the share in the folder."""
+    for the share in the folder. It opens no share if the settings name a wrap command, because the command may ask a person."""
     from kms.shard.service import share_check  # imports the web server
 
     settings = _settings(view)
