@@ -67,6 +67,23 @@ def seconds_left(until: float) -> float:
     return left
 
 
+class Deadline(threading.local):
+    """The time by which the current exchange of a thread must end. Each thread has its own time.
+
+    A name lookup of the system has its own limit, and cannot be ended by a deadline.
+    """
+
+    _until = 0.0
+
+    def start(self, seconds: float) -> None:
+        """Starts the deadline of the thread's next exchange, in `seconds` from now."""
+        self._until = monotonic_s() + seconds
+
+    def left(self) -> float:
+        """Returns the seconds until the deadline, as `seconds_left` does. Raises `TimeoutError` if none are left."""
+        return seconds_left(self._until)
+
+
 Dial = Callable[[ShardRecord, float], socket.socket]
 """Function that opens a stream to a shard's channels within a number of seconds. It raises `OSError` or `TryAgain` if that
 fails, and `ConfigurationError` if it finds that the address of the shard is malformed."""

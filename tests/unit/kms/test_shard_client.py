@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-import httpcore2
 import pytest
 
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.service.clock import monotonic_s
-from kms.shard_client import Deadline, ShardClient
+from kms.shard_client import ShardClient
 from tests.fixtures.kms.release_network import World
 from tests.fixtures.kms.trickling_shard import trickling
 
@@ -32,12 +31,3 @@ def test_address_that_is_no_url_is_a_bug(world: World) -> None:
         with ShardClient(replace(world.document.record.shards[0], url=nowhere)) as client, pytest.raises(TryAgain) as told:
             client.call("GET", "/v1/info", b"")
         assert ("not https" in str(told.value)) == (not nowhere.startswith("https:"))
-
-
-def test_past_deadline_leaves_no_time() -> None:
-    deadline = Deadline()
-    deadline.start(60)
-    assert 0 < deadline.left() <= 60
-    deadline.start(0)
-    with pytest.raises(httpcore2.ReadTimeout, match="takes too long"):
-        deadline.left()

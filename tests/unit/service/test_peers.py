@@ -1,9 +1,11 @@
 """Limits for untrusted peers: slots in all and for one address, and the time that is left of an exchange."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from bytewise.service.clock import monotonic_s
-from bytewise.service.connections import AddressSlots, seconds_left
+from bytewise.service.connections import AddressSlots, Deadline, seconds_left
 
 LONG_S = 60.0
 
@@ -29,3 +31,14 @@ def test_reached_deadline_leaves_no_time() -> None:
     assert 0 < seconds_left(monotonic_s() + LONG_S) <= LONG_S
     with pytest.raises(TimeoutError, match="out of time"):
         seconds_left(monotonic_s())
+
+
+def test_each_thread_has_its_own_deadline() -> None:
+    deadline = Deadline()
+    deadline.start(LONG_S)
+    with ThreadPoolExecutor(1) as other, pytest.raises(TimeoutError, match="out of time"):
+        other.submit(deadline.left).result()
+    assert 0 < deadline.left() <= LONG_S
+    deadline.start(0)
+    with pytest.raises(TimeoutError, match="out of time"):
+        deadline.left()

@@ -1,0 +1,1 @@
+"""HTTP connections that end by a deadline."""
