@@ -30,7 +30,7 @@ class ChainSettings:
     rpc_quorum: int = 0
     """Number of chain nodes in `rpc_urls` that must agree. 0 means more than half."""
     timeout_s: float = 10.0
-    """Longest time of one call to a chain node, in seconds."""
+    """Longest time of one request to a chain node, in seconds."""
     poll_s: float = 1.0
     """Seconds between two reads of the chain. It has no effect in a monitor, which reads the chain every `check_s` seconds."""
     confirmations: int = 2
@@ -54,7 +54,7 @@ class DaSettings:
     urls: tuple[str, ...]
     """URLs of EigenDA proxies, or of Bytewise's own DA stores, in order of preference."""
     timeout_s: float = 10.0
-    """Longest time of one call to a DA store, in seconds, above 0."""
+    """Longest time of one request to a DA store, in seconds, above 0."""
 
     def __post_init__(self) -> None:
         if not self.urls:

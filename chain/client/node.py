@@ -1,23 +1,28 @@
 """HTTP to one node: single calls through web3, and several calls in one round trip, with answers matched by id."""
 
+import io
 import json
+import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
+from http.client import HTTPResponse
 from typing import Any
 
-from eth_typing import URI
-from requests import Session
+from requests import Response, Session
 from requests.adapters import HTTPAdapter
 from requests.exceptions import HTTPError, RequestException
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from web3 import HTTPProvider
 from web3.types import RPCEndpoint, RPCResponse
 
-from bytewise.protocol.encoding import verify_depth
+from bytewise.protocol.encoding import MARKS, MAX_MARKS, verify_depth
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.records import TooLarge
 from bytewise.service import metrics
 from bytewise.service.clock import monotonic_s
+from bytewise.service.connections import Deadline
 from bytewise.service.settings import verify_http_url
 
 _NO_BATCHES = "if it stays so, this node takes no JSON-RPC batches, or none so long: have it take them, or name another node"
@@ -26,6 +31,12 @@ _WRONG_IDS = "this node, or a proxy before it, mixes answers up: name another no
 MAX_CONNECTIONS = 32
 """Largest number of idle connections to one endpoint that are kept open. More requests at the same moment open more
 connections."""
+
+MAX_ANSWER_BYTES = 2**27
+"""Largest answer in bytes, decompressed. The largest answers are receipts of a whole block: 60 million gas pay for at most
+160,000 logs, which are some 100 MB of JSON. Code of a contract is 48 kB of hex, and geth limits answers to a batch to 25 MB."""
+_CHUNK_BYTES = 2**14
+"""Most bytes that are sent at once: one TLS record, which has one timeout."""
 
 _BROKEN = (RequestException, ValueError, OSError, TooLarge)
 """Exceptions for a missing answer, or for one that is no JSON."""
@@ -41,22 +52,20 @@ class NodeHTTPProvider(HTTPProvider):
     """Position of this endpoint in the list of the settings."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
-        """`timeout_s` limits the wait for the connection, and the wait for each further piece of the answer. It does not limit
-        the whole request.
-
-        All threads share one session, because web3 would otherwise keep a session with its own connections for each of the last
-        hundred threads.
-        """
-        session = Session()
+        """`timeout_s` is the longest time of one request, from the connection to the last byte of the answer. All threads share
+        one session, because web3 would otherwise keep a session with its own connections for each of the last hundred threads."""
+        self._timeout_s = timeout_s
+        self._session = Session()
+        self._session.hooks["response"].append(_drop_redirect)
         for scheme in ("http://", "https://"):
-            session.mount(scheme, HTTPAdapter(pool_maxsize=MAX_CONNECTIONS))
-        super().__init__(url, request_kwargs={"timeout": timeout_s}, session=session, exception_retry_configuration=None)
+            self._session.mount(scheme, _TimedAdapter(pool_maxsize=MAX_CONNECTIONS))
+        super().__init__(url, session=self._session, exception_retry_configuration=None)
 
     def single(self, method: str, params: Sequence[Any]) -> Any:
         """Makes one call and returns its answer."""
         with self._measured(method):
             try:
-                return self.make_request(RPCEndpoint(method), list(params))
+                return self._post(self.encode_rpc_request(RPCEndpoint(method), list(params)))
             except _BROKEN as error:
                 raise TryAgain("chain", type(error).__name__) from error
 
@@ -91,7 +100,10 @@ class NodeHTTPProvider(HTTPProvider):
 
     @staticmethod
     def decode_rpc_response(raw_response: bytes) -> RPCResponse:
-        """Parses the answer's JSON. Raises `TooLarge` if it is nested so deeply that parsing it would end the process."""
+        """Parses the answer's JSON. Raises `TooLarge` if it is nested so deeply that parsing it would end the process, or has so
+        many marks that parsing it would take too long."""
+        if sum(raw_response.count(mark) for mark in MARKS) > MAX_MARKS:
+            raise TooLarge(f"more than {MAX_MARKS} marks")
         return HTTPProvider.decode_rpc_response(verify_depth(raw_response))
 
     @contextmanager
@@ -109,16 +121,108 @@ class NodeHTTPProvider(HTTPProvider):
         """Sends a batch and returns the node's answer, which may be anything that JSON can express."""
         body = json.dumps(batch).encode()
         try:
-            at = URI(str(self.endpoint_uri))
-            return self.decode_rpc_response(
-                self._request_session_manager.make_post_request(at, body, **self.get_request_kwargs())
-            )
+            return self._post(body)
         except HTTPError as error:
             status = error.response.status_code if error.response is not None else 0
             advice = f"; {_NO_BATCHES}" if 400 <= status < 500 and status != HTTPStatus.TOO_MANY_REQUESTS else ""
             raise TryAgain("chain", f"a batch of {len(batch)} calls was not answered: HTTP {status}{advice}") from error
         except _BROKEN as error:
             raise TryAgain("chain", type(error).__name__) from error
+
+    def _post(self, body: bytes) -> RPCResponse:
+        """Sends the body of a request, and parses the answer. Raises one of `_BROKEN` if there is no usable answer in time."""
+        _DEADLINE.start(self._timeout_s)
+        url, headers, content = str(self.endpoint_uri), self.get_request_headers(), bytearray()
+        with self._session.post(url, body, headers=headers, timeout=self._timeout_s, stream=True) as response:
+            for chunk in response.iter_content(_CHUNK_BYTES):
+                content += chunk
+                if len(content) > MAX_ANSWER_BYTES:
+                    raise TooLarge(f"more than {MAX_ANSWER_BYTES} bytes")
+            response.raise_for_status()
+        return self.decode_rpc_response(bytes(content))
+
+
+# The timeouts of `requests` and `urllib3` are for each read, so a node that sends one byte at a time would hold a tick for ever.
+# These classes limit the whole request.
+
+_DEADLINE = Deadline()
+"""The time by which the request of the current thread must end."""
+
+
+class _TimedReader(io.RawIOBase):
+    """Reads an answer from its socket until the deadline."""
+
+    def __init__(self, peer: socket.socket, stream: io.RawIOBase) -> None:
+        self._peer, self._stream = peer, stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._peer.settimeout(_DEADLINE.left())
+        return self._stream.readinto(buffer)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+class _TimedResponse(HTTPResponse):
+    def __init__(self, sock: socket.socket, *arguments: Any, **named: Any) -> None:
+        super().__init__(sock, *arguments, **named)
+        self.fp = io.BufferedReader(_TimedReader(sock, self.fp.detach()))
+
+
+class _TimedConnection(HTTPConnection):
+    response_class = _TimedResponse
+
+    def _new_conn(self) -> socket.socket:
+        # A name can have any number of addresses, and the library would give each the whole time.
+        self.timeout = _DEADLINE.left()
+        with suppress(OSError, UnicodeError):  # the library reports a name without addresses
+            self.timeout /= len(socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM))
+        peer = super()._new_conn()
+        peer.settimeout(_DEADLINE.left())  # for the TLS handshake
+        return peer
+
+    def send(self, data: Any) -> None:
+        for at in range(0, len(data), _CHUNK_BYTES):
+            if self.sock is not None:
+                self.sock.settimeout(_DEADLINE.left())
+            super().send(data[at : at + _CHUNK_BYTES])
+
+
+class _TimedTLSConnection(_TimedConnection, HTTPSConnection):
+    pass
+
+
+class _TimedPool(HTTPConnectionPool):
+    ConnectionCls = _TimedConnection
+
+
+class _TimedTLSPool(HTTPSConnectionPool):
+    ConnectionCls = _TimedTLSConnection
+
+
+_POOLS = {"http": _TimedPool, "https": _TimedTLSPool}
+
+
+class _TimedAdapter(HTTPAdapter):
+    def init_poolmanager(self, *arguments: Any, **named: Any) -> None:
+        super().init_poolmanager(*arguments, **named)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, proxy: str, **named: Any) -> Any:
+        manager = super().proxy_manager_for(proxy, **named)
+        if not proxy.lower().startswith("socks"):  # the library's own connections know SOCKS
+            manager.pool_classes_by_scheme = _POOLS
+        return manager
+
+
+def _drop_redirect(response: Response, *_: Any, **__: Any) -> None:
+    """Closes a redirect. The library would read and decompress its whole body, however large, before it follows the redirect."""
+    if response.is_redirect:
+        response.close()
 
 
 def verify_url(url: str) -> str:

@@ -17,8 +17,7 @@ from chain.client.artifacts import Log, Reason, View, interface
 from chain.client.node import NodeHTTPProvider, verify_url
 
 DEFAULT_TIMEOUT_S = 10.0
-"""Longest wait for the next bytes of an answer, in seconds: longer than the execution of any block, shorter than a phase of a
-dispute."""
+"""Longest time of one request in seconds: longer than the execution of any block, shorter than a phase of a dispute."""
 
 LOGS_PER_CALL_BLOCKS = 2_000
 """Largest number of blocks in one `eth_getLogs`. Public nodes refuse more than some thousands."""

@@ -28,7 +28,7 @@ from serving.settings import OperatorSettings
 from verifier.settings import NodeSettings
 
 TIMEOUT_S = 10.0
-"""Longest time of one call to a chain node, in seconds."""
+"""Longest time of one request to a chain node, in seconds."""
 
 
 class NodeView:
