@@ -1,5 +1,6 @@
 """A remote signer over TLS with client certificates: equal bytes, and every lie, refusal and silence is named."""
 
+import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from chain.sending.transactions import Fees, TransactionCall, sign
 from tests.fixtures.builders import ANCHOR, CHAIN_ID, signer, word
 from tests.fixtures.chain.signer_service import Change, SignerFiles, make_signer_files, public_key, running_signer
 from tests.fixtures.metric_values import value_of
+from tests.fixtures.trickling_server import trickling
 from tests.fixtures.verifier.verifier_fixture import NETWORK, WORLD
 
 KEY, OTHER = signer("account"), signer("other")
@@ -146,6 +148,18 @@ def test_hanging_signer_is_unavailable_after_its_time(files: SignerFiles, liar: 
         account.sign_preimage(SALT)
     assert monotonic_s() - began < 15, "it waited for the whole answer"
     done.set()
+
+
+@pytest.mark.parametrize("part", ["handshake", "head", "body"])
+def test_signer_that_drips_is_unavailable_after_its_time(files: SignerFiles, part: str) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key)
+    with trickling(part, context) as port:
+        account = open_signer(files.section(f"https://127.0.0.1:{port}", KEY.address, timeout_s=1.0), NETWORK)
+        began = monotonic_s()
+        with pytest.raises(SignerAway, match="Timeout"):
+            account.sign_preimage(SALT)
+        assert monotonic_s() - began < 60, "it read on: the signer would go on for two minutes"
 
 
 def test_signer_that_is_away_is_unavailable(files: SignerFiles) -> None:
