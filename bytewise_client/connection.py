@@ -22,7 +22,7 @@ from chain.reads.reader import RegistryDocuments, SnapshotReader
 PATIENCE_S = 5.0
 """Seconds that all failed reads of a DA store may take together, for any number of blobs."""
 TIMEOUT_S = 20.0
-"""Longest time of one call to a chain node or DA proxy, in seconds."""
+"""Longest time of one request to a chain node or DA proxy, in seconds."""
 
 Accept = Callable[[bytes], bool]
 """Function that returns whether bytes are those that the caller needs. A proxy that returns other bytes is skipped."""
@@ -45,8 +45,8 @@ class BoundedStore:
             raise TryAgain("DA", f"brought nothing in {self._patience_s:.0f} s")
         answer: queue.Queue[bytes | Exception] = queue.Queue()
         began = monotonic_s()
-        # A daemon thread, because no timeout of the client limits name lookups, slow answers and retries together. The process
-        # can end meanwhile.
+        # A daemon thread, because no timeout of the client limits name lookups and retries together. The process can end
+        # meanwhile.
         threading.Thread(target=self._ask, args=(locator, accept, answer), daemon=True).start()
         try:
             found = answer.get(timeout=self._left_s)

@@ -23,12 +23,14 @@ from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.errors.records import NotCanonical
 from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
+from bytewise.service.http.deadline import TimedTransport
 
 ATTEMPTS = 3
 """Number of attempts at one proxy before the client tries the next proxy. The proxy itself retries three times."""
 BACKOFF_S = 0.2
 """Number of seconds before the second attempt. The wait doubles with each attempt."""
 CONNECT_TIMEOUT_S = 5.0
+"""Longest time of the connection to a proxy, in seconds. It is part of the time of the attempt."""
 
 
 class _Reply(NamedTuple):
@@ -43,6 +45,7 @@ class DaClient:
     def __init__(
         self, urls: tuple[str, ...], timeout_s: float, *, attempts: int = ATTEMPTS, pause: Callable[[float], object] | None = None
     ) -> None:
+        """`timeout_s` is the longest time of one attempt at one proxy, from the connection to the last byte of the answer."""
         if not urls:
             raise ConfigurationError("da", "no proxy URL is set: set at least one")
         self._urls = tuple(url.rstrip("/") for url in urls)
@@ -50,7 +53,8 @@ class DaClient:
         self._pause = pause or threading.Event().wait
         timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S))
         # Proxy settings of the environment are ignored: ciphertext goes only to the hosts of the settings.
-        self._http = httpx2.Client(timeout=timeout, follow_redirects=False, trust_env=False)
+        transport = TimedTransport(httpx2.create_ssl_context(trust_env=False))
+        self._http = httpx2.Client(transport=transport, timeout=timeout, follow_redirects=False, trust_env=False)
 
     def __enter__(self) -> "DaClient":
         return self

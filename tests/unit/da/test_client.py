@@ -2,8 +2,10 @@
 
 import contextlib
 import http.server
+import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
@@ -12,9 +14,13 @@ import pytest
 from bytewise.da.client import DaClient
 from bytewise.da.conventions import MAX_PAYLOAD_BYTES, ReplyClass, certificate_of, classify, locator_of
 from bytewise.protocol.errors.actors import BadCertificate, CallerError, ConfigurationError, FailOver, TryAgain
+from bytewise.service.clock import monotonic_s
 from cli.demo.site import free_ports
+from tests.fixtures.trickling_server import trickling
 
 LIMIT_S = 20.0
+SLOW_S = 60.0
+"""Seconds that show that there was no limit: a dripping proxy would go on for two minutes."""
 
 
 @pytest.fixture(autouse=True)
@@ -134,6 +140,26 @@ def test_a_proxy_that_is_down_or_slow_is_unavailable(url: str) -> None:
     with client(nowhere(), url) as da:
         turn(url, {"PutLatency": "0s"})
         assert da.get(da.put(b"x")) == b"x"
+
+
+@pytest.mark.parametrize("part", ["request", "head", "body"])
+def test_proxy_that_drips_is_abandoned_in_time(part: str) -> None:
+    data = bytes(MAX_PAYLOAD_BYTES if part == "request" else 1)
+    with trickling(part) as port, DaClient((f"http://127.0.0.1:{port}",), 1.0, attempts=1) as da:
+        for ask in (lambda: da.put(data), lambda: da.get("eigenda:standard:0x03abcd")):
+            begun = monotonic_s()
+            with pytest.raises(TryAgain, match="Timeout"):
+                ask()
+            assert monotonic_s() - begun < SLOW_S
+
+
+def test_connections_to_a_proxy_are_kept(url: str) -> None:
+    with client(url) as da:
+        locator = da.put(b"kept")
+        before = len(os.listdir("/proc/self/fd"))
+        with ThreadPoolExecutor(1) as other:
+            assert [da.get(locator), other.submit(da.get, locator).result()] == [b"kept"] * 2
+        assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_missing_blob_is_never_proof(url: str, second_url: str) -> None:
