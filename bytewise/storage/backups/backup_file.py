@@ -153,13 +153,18 @@ def unpack_backup(file: Path, into: Path) -> BackupManifest:
     return manifest
 
 
+_UNREADABLE = (tarfile.TarError, ValueError, OverflowError, RecursionError, MemoryError)
+"""Exceptions that `tarfile` raises for bytes that are no sound archive. The last four come from lengths, numbers and nesting of
+headers that it does not check."""
+
+
 @contextmanager
 def _opened(file: Path) -> Iterator[tarfile.TarFile]:
     try:
         with tarfile.open(file, "r:") as archive:
             yield archive
-    except tarfile.TarError as error:
-        raise _damaged(file, str(error)[:80]) from None
+    except _UNREADABLE as error:
+        raise _damaged(file, ascii(str(error) or type(error).__name__)[1:-1][:80]) from None
     except OSError as error:
         raise ConfigurationError(shown_name(file), error.strerror or "cannot be read") from None
 

@@ -1,6 +1,8 @@
 """Backups that a process makes by itself, and copies of databases of both kinds."""
 
 import shutil
+import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from bytewise.service.readiness import ReadinessRegistry
 from bytewise.service.sections import BackupSettings
 from bytewise.service.settings import load_settings
 from bytewise.storage.backups.backup import HOUR_S, VOTES, BackupJob, BackupSource, make_backup, restore_database, verify_backup
-from bytewise.storage.backups.backup_file import unpack_backup
+from bytewise.storage.backups.backup_file import read_manifest, unpack_backup
 from bytewise.storage.backups.database_copy import SQLITE, verify_copy
 from bytewise.storage.backups.restore_fence import RestoreFence
 from bytewise.storage.engine import open_database
@@ -87,6 +89,46 @@ def test_backups_of_others_are_neither_counted_nor_deleted(node: NodeFolder, kep
         BackupJob(source_of(node), BackupSettings(kept, every_h=1, keep=1), clock).run()
         clock.seconds += 2 * HOUR_S
     assert len(files(kept)) == 2 and "notes.tar" in files(kept)
+
+
+def header(kind: bytes, size: int, body: bytes) -> bytes:
+    """A header of a tar archive that says that this many bytes follow it, and the bytes that do."""
+    entry = tarfile.TarInfo("PaxHeader")
+    entry.type, entry.size = kind, size
+    return entry.tobuf(tarfile.GNU_FORMAT) + body.ljust(-(-len(body) // 512) * 512, b"\0")
+
+
+def extended(body: bytes) -> bytes:
+    return header(tarfile.XHDTYPE, len(body), body)
+
+
+DAMAGED = {
+    "length of a record": extended(b"99999999999999999999 x=y\n"),
+    "length of 5000 digits": extended(b"9" * 5000 + b" x=y\n"),
+    "sparse map without numbers": extended(b"22 GNU.sparse.map=1,x\n"),
+    "sparse size without a number": extended(b"22 GNU.sparse.size=nan\n"),
+    "header of many exabytes": header(tarfile.XHDTYPE, 2**63 - 1024, b""),
+    "header beyond an integer": header(tarfile.GNUTYPE_LONGNAME, 2**70, b""),
+    "header of negative length": header(tarfile.XHDTYPE, -1024, b""),
+    "thousands of nested headers": extended(b"6 x=y\n") * 1000,
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_archive_in_the_folder_stops_no_backup(node: NodeFolder, kept: Path, clock: HandClock, name: str) -> None:
+    file = kept / "damaged.tar"
+    make_backup(source_of(node), kept / "whole.tar", clock)
+    file.write_bytes(DAMAGED[name] + (kept / "whole.tar").read_bytes())
+    (kept / "whole.tar").unlink()
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)  # the default, which importing web3 changes
+    try:
+        with pytest.raises(ConfigurationError, match=r"damaged\.tar: is damaged or truncated: .*[A-Za-z].*\. Take another"):
+            read_manifest(file)
+        BackupJob(source_of(node), BackupSettings(kept), clock).run()
+    finally:
+        sys.setrecursionlimit(limit)
+    assert len(files(kept)) == 2
 
 
 def test_late_backup_fails_the_check_and_duties_go_on(
