@@ -16,9 +16,9 @@ from pathlib import Path
 from sqlalchemy import Engine, inspect
 from sqlalchemy.exc import SQLAlchemyError
 
-from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.service.settings import child_environment
-from bytewise.storage.engine import cause_of
+from bytewise.storage.engine import cause_of, read_transaction
 
 SQLITE, POSTGRESQL = "database.sqlite", "database.dump"
 """Names of the copy in a backup, for each kind of database."""
@@ -29,7 +29,7 @@ LIMIT_S = 3600.0
 def copy_database(engine: Engine, folder: Path) -> Path:
     """Writes a consistent copy of the database to a new file in the folder, and returns its path. Writers do not wait for it.
 
-    Raises `ConfigurationError` if the copy fails, or if `pg_dump` is not installed.
+    Raises `TryAgain` if the database is busy or `pg_dump` takes too long, and `ConfigurationError` if the copy fails otherwise.
     """
     if engine.dialect.name == "sqlite":
         return _copy_sqlite(engine, folder / SQLITE)
@@ -42,6 +42,7 @@ def place_database(copy: Path, engine: Engine) -> None:
     """Restores a copy to a place that has no database file, or to a database without tables.
 
     Raises `ConfigurationError` if the place has a file or tables, or if the copy is of the other kind of database.
+    Raises `TryAgain` if `pg_restore` takes too long.
     """
     is_sqlite = engine.dialect.name == "sqlite"
     if copy.name != (SQLITE if is_sqlite else POSTGRESQL):
@@ -86,16 +87,14 @@ def verify_copy(copy: Path) -> None:
 
 
 def _copy_sqlite(engine: Engine, file: Path) -> Path:
-    with engine.connect() as connection:
+    with read_transaction(engine) as connection:
         source = connection.connection.driver_connection
         assert isinstance(source, sqlite3.Connection)
-        target = sqlite3.connect(file)
         try:
-            source.backup(target)
+            with closing(sqlite3.connect(file)) as target:
+                source.backup(target)
         except sqlite3.Error as error:
             raise ConfigurationError(file.name, f"{error}: the database was not copied") from None
-        finally:
-            target.close()
     file.chmod(0o600)
     return file
 
@@ -106,10 +105,14 @@ def _run_tool(tool: str, engine: Engine, *arguments: str) -> None:
         where = f"{tool} --format=custom -h {url.host} -U {url.username} {url.database}"
         raise ConfigurationError(tool, f"is not installed: install the PostgreSQL client, or run where it is: {where}")
     with _password_file(engine) as extra:
-        done = subprocess.run(
-            [program, "--no-password", *arguments], env=child_environment(extra), capture_output=True, text=True,
-            timeout=LIMIT_S, check=False,
-        )  # fmt: skip
+        try:
+            done = subprocess.run(
+                [program, "--no-password", *arguments], env=child_environment(extra), capture_output=True, text=True,
+                errors="replace", timeout=LIMIT_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            why = f"it was stopped after {LIMIT_S:g} s, its limit: the server is slow, waits for a lock, or has too much data"
+            raise TryAgain(tool, why) from None
     if done.returncode != 0:
         why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise ConfigurationError(tool, why[:200])

@@ -1,6 +1,8 @@
 """Backups that a process makes by itself, and copies of databases of both kinds."""
 
+import os
 import shutil
+import sqlite3
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
@@ -8,13 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import create_engine, make_url
 
-from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.units import U64, Blob
 from bytewise.service.readiness import ReadinessRegistry
 from bytewise.service.sections import BackupSettings
 from bytewise.service.settings import load_settings
+from bytewise.storage.backups import database_copy
 from bytewise.storage.backups.backup import HOUR_S, VOTES, BackupJob, BackupSource, make_backup, restore_database, verify_backup
 from bytewise.storage.backups.backup_file import read_manifest, unpack_backup
 from bytewise.storage.backups.database_copy import SQLITE, verify_copy
@@ -209,6 +213,37 @@ def test_copy_that_no_database_can_be_read_from_is_refused(tmp_path: Path) -> No
     for copy in (noise, folder):
         with pytest.raises(ConfigurationError, match="is no sound database"):
             verify_copy(copy)
+
+
+@pytest.mark.parametrize(
+    ("script", "limit_s", "error", "why"),
+    [
+        ("exec sleep 60", 0.2, TryAgain, "pg_dump is unavailable: it was stopped after 0.2 s"),
+        ("printf '\\374ber\\n' >&2; exit 1", 60.0, ConfigurationError, "pg_dump: .ber"),
+    ],
+    ids=["too slow", "message that is no UTF-8"],
+)
+def test_failure_of_pg_dump_is_one_that_a_job_survives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, limit_s: float, error: type[BytewiseError], why: str
+) -> None:
+    tool = tmp_path / "pg_dump"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(database_copy, "LIMIT_S", limit_s)
+    # The tool connects, and this engine never does, so the driver of PostgreSQL need not be installed.
+    engine = create_engine("postgresql+pg8000://ada:secret@127.0.0.1:1/node", module=sqlite3)
+    with pytest.raises(error, match=why):
+        database_copy.copy_database(engine, tmp_path)
+
+
+def test_sqlite_file_that_cannot_be_opened_fails_the_backup_alone(tmp_path: Path) -> None:
+    gone = open_database(f"sqlite:///{tmp_path / 'absent' / 'node.db'}")
+    with pytest.raises(TryAgain, match="unable to open database file"):
+        database_copy.copy_database(gone, tmp_path)
+    whole = open_database(f"sqlite:///{tmp_path / 'node.db'}")
+    with pytest.raises(ConfigurationError, match="unable to open database file: the database was not copied"):
+        database_copy.copy_database(whole, tmp_path / "absent")
 
 
 def test_votes_that_come_during_the_copy_are_in_the_export(node: NodeFolder, tmp_path: Path, clock: HandClock) -> None:
