@@ -48,14 +48,24 @@ def layout_digest() -> Digest:
 def deployment_of(network: Network) -> CapsuleDeployment:
     """Returns the deployment that an address book describes. Raises `ConfigurationError` if the book lacks the code hash of a
     contract."""
-    code = {each.contract: each.digest for each in network.code}
-    named = [(name, getattr(network.addresses, field)) for name, field in CONTRACTS.items()]
-    named += [(TREE, pool.tree) for pool in network.pools]
-    missing = next((name for name, where in named if where not in code), None)
+    missing = contract_without_code_hash(network)
     if missing is not None:
         raise ConfigurationError("network.json", f"has no code hash of {missing}: fetch the address book again")
-    contracts = tuple(DeployedContract(name, where, code[where]) for name, where in named)
+    code = {each.contract: each.digest for each in network.code}
+    contracts = tuple(DeployedContract(name, where, code[where]) for name, where in _named(network))
     return CapsuleDeployment(network.chain_id, contracts, layout_digest())
+
+
+def contract_without_code_hash(network: Network) -> str | None:
+    """Returns the name of the first contract of which an address book has no code hash. Returns None if the book has all that
+    `deployment_of` needs."""
+    listed = {each.contract for each in network.code}
+    return next((name for name, where in _named(network) if where not in listed), None)
+
+
+def _named(network: Network) -> list[tuple[str, Address]]:
+    named = [(name, getattr(network.addresses, field)) for name, field in CONTRACTS.items()]
+    return named + [(TREE, pool.tree) for pool in network.pools]
 
 
 def is_complete(deployment: CapsuleDeployment) -> bool:

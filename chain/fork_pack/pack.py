@@ -22,7 +22,7 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.statements import Vote
 from bytewise.protocol.units import U64, U256, Address, Digest, hex0x
-from chain.capsule.facts import deployment_of
+from chain.capsule.facts import contract_without_code_hash, deployment_of
 from chain.capsule.report import Result
 from chain.capsule.schema import SUFFIX
 from chain.capsule.verification import Trust, verify_capsule
@@ -194,6 +194,9 @@ def read_pack(data: bytes, network: Network | None = None) -> ForkPack:
         raise PackRejected(False, f"a document is missing or malformed: {error}") from None
     if manifest.chain_id != book.chain_id:
         raise PackRejected(True, f"it is of another network, on chain {book.chain_id}")
+    lacking = contract_without_code_hash(book)
+    if lacking is not None:
+        raise PackRejected(True, f"{NETWORK} has no code hash of {lacking}")
     if network is not None and _identity(book) != _identity(network):
         raise PackRejected(True, f"it is of another network than the address book, which is of chain {network.chain_id}")
     _verify_stake(book, stake)

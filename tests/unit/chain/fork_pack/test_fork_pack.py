@@ -224,8 +224,14 @@ LIES: dict[str, tuple[Callable[[], bytes], bool, str]] = {
     "version left out": (lambda: parameters(lambda v: v[0].update(version=2)), True, "not 1, 2"),
     "parameters are an object": (lambda: packed().changed(PARAMETERS, b"{}"), True, "a version has another form"),
     "offset of 2^64": (lambda: endless(), False, "no whole ZIP file"),
+    "no code hashes": (lambda: of_book(code=()), True, f"{NETWORK} has no code hash of Disputes"),
     "other file": (lambda: packed().changed("virus.exe", b"MZ"), True, "does not verify"),
 }  # fmt: skip
+
+
+def of_book(**changes: object) -> bytes:
+    """The pack with other fields in its address book."""
+    return packed().changed(NETWORK, encode(dataclasses.replace(packed().network, **changes)))  # type: ignore[arg-type]
 
 
 def other_block() -> bytes:
@@ -314,6 +320,10 @@ def test_command_writes_a_pack_and_verifies_it(tmp_path: Path, capsys: pytest.Ca
     network = packed().network
     other.write_bytes(encode(network).replace(network.addresses.disputes.encode(), signer(0).address.lower().encode()))
     assert main(["evidence", "fork-pack", "--verify", str(pack), "--network", str(other)]) == 2
+    pack.write_bytes(of_book(code=()))
+    capsys.readouterr()
+    assert main(["evidence", "fork-pack", "--verify", str(pack)]) == 2
+    assert "has no code hash of Disputes" in (said := capsys.readouterr().err) and "fetch" not in said
     pack.write_bytes(packed().data[:-1])
     for arguments in (
         ["--verify", str(pack)], ["--verify", str(tmp_path / "missing.zip")], [], ["--out", "a.zip", "--verify", "b.zip"],
