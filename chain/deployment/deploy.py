@@ -38,7 +38,7 @@ from chain.deployment.plan import (
     names,
     steps,
 )
-from chain.sending.transactions import TX_GAS_CAP, TransactionCall, fees_at, send_all
+from chain.sending.transactions import TX_GAS_CAP, TransactionCall, send_all
 
 # Calls that the guardian and the curator may make at once (`Charter`). Calls about key epochs of a ceremony are in
 # `chain.acts.epochs`.
@@ -233,10 +233,12 @@ def planned_book(client: Chain, site: DeploymentPlan) -> Network:
 
 def send_steps(
     client: Chain, deployer: LocalSigner, site: DeploymentPlan, taken: int, timeout_s: float = DEFAULT_TIMEOUT_S,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda done, total: None, ceiling_wei: int | None = None,
 ) -> None:  # fmt: skip
     """Sends all steps except the first `taken`, which the chain has already, and waits for their receipts. An error has the
     contract's reason.
+
+    No transaction has a fee cap above `ceiling_wei` wei per gas; by default each portion has the ceiling of `send_all`.
 
     After each portion it calls `progress` with the number of steps that the chain has, and the number of all steps.
     """
@@ -245,7 +247,7 @@ def send_steps(
     calls = [TransactionCall(deployer, each.to, each.data, 0, gas_limit(each)) for each in steps(site)[taken:]]
     done = taken
     for portion in _portions(calls):
-        send_all(client, portion, timeout_s)
+        send_all(client, portion, timeout_s, ceiling_wei)
         done += len(portion)
         progress(done, taken + len(calls))
 
@@ -292,13 +294,9 @@ def rehearse(client: Chain, site: DeploymentPlan, taken: int = 0) -> list[Rehear
     return found
 
 
-def largest_cost_wei(client: Chain, site: DeploymentPlan, taken: int = 0) -> int:
-    """Returns the wei that `send_steps` spends if the steps use their whole gas limits at the fee that a transaction offers now.
-
-    `send_steps` can spend more: `send_all` may raise the fee of a late transaction up to twice, and the base fee may rise.
-    """
-    gas = sum(gas_limit(each) for each in steps(site)[taken:])
-    return gas * fees_at(client.head().base_fee_wei).max_fee
+def largest_cost_wei(site: DeploymentPlan, ceiling_wei: int, taken: int = 0) -> int:
+    """Returns the largest amount of wei that `send_steps` can spend with this ceiling: all gas limits at the highest fee."""
+    return ceiling_wei * sum(gas_limit(each) for each in steps(site)[taken:])
 
 
 def gas_limit(step: DeploymentStep) -> int:

@@ -58,6 +58,12 @@ def fees_at(base_fee_wei: int, tip_wei: int = TIP_WEI) -> Fees:
     return Fees(2 * base_fee_wei + tip_wei, tip_wei)
 
 
+def fee_limit(base_fee_wei: int) -> int:
+    """Returns the largest fee cap, in wei per gas, of the transactions that `send_all` sends when the base fee is
+    `base_fee_wei`: twice the fee cap of their first versions."""
+    return 2 * fees_at(base_fee_wei).max_fee
+
+
 def first_fees(base_fee_wei: int, left_s: int | None, ceiling_wei: int) -> Fees:
     """Returns the fees of a transaction's first version. Neither fee cap nor tip is above the ceiling."""
     return _under(fees_at(base_fee_wei, tip_at(left_s)), ceiling_wei)
@@ -186,17 +192,20 @@ def is_empty(raw: bytes) -> bool:
     return not TypedTransaction.from_bytes(HexBytes(raw)).as_dict()["data"]
 
 
-def send_all(client: Chain, calls: Sequence[TransactionCall], timeout_s: float) -> list[Inclusion]:
+def send_all(
+    client: Chain, calls: Sequence[TransactionCall], timeout_s: float, ceiling_wei: int | None = None
+) -> list[Inclusion]:
     """Sends all calls without waiting between them, in order for each signer, and waits for every receipt.
 
     Nodes lose transactions. A transaction without receipt after a part of `timeout_s` is sent again with higher fees and the
-    same nonce, `ATTEMPTS` times in all. Raises `ChainReverted`, which names the first call that failed. After `timeout_s` seconds
-    raises `TransactionPending`, and also if the node fails after it got a transaction. Other errors mean that nothing was sent.
+    same nonce, `ATTEMPTS` times in all. No fee cap is above `ceiling_wei` wei per gas, by default `fee_limit` of now. Raises
+    `ChainReverted`, which names the first call that failed. After `timeout_s` seconds raises `TransactionPending`, and also if
+    the node fails after it got a transaction. Other errors mean that nothing was sent.
     """
     nonces = _nonces(client, calls)
     versions: list[list[Digest]] = [[] for _ in calls]
     try:
-        receipts = _receipts_of(client, calls, nonces, versions, timeout_s)
+        receipts = _receipts_of(client, calls, nonces, versions, timeout_s, ceiling_wei)
     except TransactionPending:
         raise
     except BytewiseError as error:
@@ -208,11 +217,13 @@ def send_all(client: Chain, calls: Sequence[TransactionCall], timeout_s: float) 
 
 
 def _receipts_of(
-    client: Chain, calls: Sequence[TransactionCall], nonces: Sequence[int], versions: list[list[Digest]], timeout_s: float
-) -> list[Inclusion]:
+    client: Chain, calls: Sequence[TransactionCall], nonces: Sequence[int], versions: list[list[Digest]], timeout_s: float,
+    ceiling_wei: int | None,
+) -> list[Inclusion]:  # fmt: skip
     """Sends all calls until each has a receipt. Adds to `versions` the hashes under which each call was sent."""
-    fees = fees_at(client.head().base_fee_wei)
-    ceiling = 2 * fees.max_fee
+    base = client.head().base_fee_wei
+    ceiling = fee_limit(base) if ceiling_wei is None else ceiling_wei
+    fees = first_fees(base, None, ceiling)
     found: list[Inclusion | None] = [None] * len(calls)
     for attempt in range(ATTEMPTS):
         waiting = [place for place, receipt in enumerate(found) if receipt is None]

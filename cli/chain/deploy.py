@@ -194,14 +194,16 @@ def _run(
     from chain.client.address_book import write_network
     from chain.deployment import deploy as deploying
     from chain.deployment.draft import path_of, write_draft
+    from chain.sending.transactions import fee_limit
 
     taken = 0 if draft is None else _count_taken_steps(client, draft, out, site)
-    _verify(client, site, taken, plan)
+    ceiling_wei = fee_limit(client.head().base_fee_wei)
+    _verify(client, site, taken, ceiling_wei, plan)
     if plan:
         return
     if draft is None:
         draft = write_draft(out, site, nonce, deploying.planned_book(client, site))
-    _send(client, deployer, site, taken, out)
+    _send(client, deployer, site, taken, ceiling_wei, out)
     write_network(out, deploying.verify_deployed(client, site, draft.book))
     path_of(out).unlink(missing_ok=True)
     print(out)
@@ -227,11 +229,12 @@ def _governance(
     return GovernanceSettings(guardian, curator, holder, long_delay_s=long_delay_days * 86_400)
 
 
-def _verify(client: "Chain", site: "DeploymentPlan", taken: int, plan: bool) -> None:
+def _verify(client: "Chain", site: "DeploymentPlan", taken: int, ceiling_wei: int, plan: bool) -> None:
     """Checks the parameters, the stake source and the deployer's balance on the chain, before the deployer sends anything. Raises
     `ConfigurationError` if one of them is wrong.
 
     If `plan` is true, the function also prints the transactions. `taken` is the number of transactions that an earlier run sent.
+    The balance must be enough at the fee cap `ceiling_wei`, in wei per gas.
     """
     from chain.deployment import deploy as deploying
     from chain.deployment.deployment_check import verify_eigenlayer
@@ -246,15 +249,18 @@ def _verify(client: "Chain", site: "DeploymentPlan", taken: int, plan: bool) -> 
         _print_plan(client, deploying.rehearse(client, site, taken))
     if site.restaked:
         _verify_set(client, site, site.restaked, show=plan)
-    _verify_money(client, site, taken, show=plan)
+    _verify_money(client, site, taken, ceiling_wei, show=plan)
 
 
-def _send(client: "Chain", deployer: "LocalSigner", site: "DeploymentPlan", taken: int, out: Path) -> None:
-    """Sends the transactions that are missing. If sending fails, tells the user how to continue the run."""
+def _send(
+    client: "Chain", deployer: "LocalSigner", site: "DeploymentPlan", taken: int, ceiling_wei: int, out: Path
+) -> None:  # fmt: skip
+    """Sends the transactions that are missing, with no fee cap above `ceiling_wei` wei per gas. If sending fails, tells the user
+    how to continue the run."""
     from chain.deployment import deploy as deploying
 
     try:
-        deploying.send_steps(client, deployer, site, taken, progress=_print_progress)
+        deploying.send_steps(client, deployer, site, taken, progress=_print_progress, ceiling_wei=ceiling_wei)
     except (RpcRefused, TransactionPending) as error:
         raise TryAgain("chain", f"{error}; {_resume_hint(out)}, once no transaction of the account waits for a block") from None
     except BytewiseError:
@@ -294,11 +300,12 @@ def _verify_set(client: "Chain", site: "DeploymentPlan", stake: "EigenLayerSetti
     verify_operator_set(client, site, stake)
 
 
-def _verify_money(client: "Chain", site: "DeploymentPlan", taken: int, show: bool) -> None:
+def _verify_money(client: "Chain", site: "DeploymentPlan", taken: int, ceiling_wei: int, show: bool) -> None:
     from chain.deployment import deploy as deploying
 
-    needs, have = deploying.largest_cost_wei(client, site, taken), client.balance(site.deployer, "latest")
-    line = f"{site.deployer} has {_ether(have)} ETH, this may take {_ether(needs)} ETH at the fees of now"
+    needs, have = deploying.largest_cost_wei(site, ceiling_wei, taken), client.balance(site.deployer, "latest")
+    most = f"this may take {_ether(needs)} ETH, at no more than {ceiling_wei / 10**9:.3f} gwei per gas"
+    line = f"{site.deployer} has {_ether(have)} ETH, {most}"
     if have < needs:
         raise ConfigurationError("balance", f"{line}: send it the rest first")
     if show:

@@ -8,7 +8,7 @@ from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, SigningRe
 from bytewise.protocol.signing import LocalSigner, Preimage
 from bytewise.protocol.units import Blob, Digest
 from chain.client.rpc import ChainClient
-from chain.sending.transactions import ATTEMPTS, TransactionCall, send_all
+from chain.sending.transactions import ATTEMPTS, TransactionCall, fee_limit, fees_at, fees_of, send_all
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.fixtures.chain.devnet import signer
 from tests.fixtures.chain.lying_endpoints import LyingEndpoint, fronts, refuses
@@ -56,6 +56,26 @@ def test_a_node_that_mines_nothing_is_asked_a_bounded_number_of_times(anvil: Anv
     with fronts(anvil, 1) as [front], pytest.raises(TransactionPending, match="no receipt of 2 of 2 transactions after 1"):
         send_all(sent_to(front), payments(2), 1.0)
     assert front.asked["eth_sendRawTransaction"] == 2 * ATTEMPTS
+
+
+@pytest.mark.parametrize("part", [None, 0.5, 1.0, 1.15])
+def test_no_version_has_a_fee_above_the_ceiling(anvil: Anvil, part: float | None) -> None:
+    """`part` is the ceiling as a part of the first fee cap; the default ceiling is twice that."""
+    anvil.automine(False)
+    base, caps = anvil.client.head().base_fee_wei, list[int]()
+    first = fees_at(base).max_fee
+    ceiling = fee_limit(base) if part is None else int(first * part)
+    with fronts(anvil, 1) as [front], pytest.raises(TransactionPending):
+
+        def change(method: str, params: list[Any], answer: Any) -> Any:
+            if method == "eth_sendRawTransaction":
+                caps.append(fees_of(bytes.fromhex(params[0][2:]))[0].max_fee)
+            return answer
+
+        front.change = change
+        send_all(sent_to(front), payments(1), 1.0, None if part is None else ceiling)
+    assert len(caps) == ATTEMPTS and max(caps) <= ceiling and caps[0] == min(first, ceiling)
+    assert (max(caps) > caps[0]) == (part in (None, 1.15)), "a fee that may be raised is raised"
 
 
 def test_every_version_of_a_transaction_may_be_the_one_that_lands(anvil: Anvil) -> None:

@@ -23,7 +23,7 @@ from chain.deployment.deployment_check import MANAGER, MAX_AGE, SET, STRATEGY
 from chain.deployment.draft import path_of, read_draft
 from chain.deployment.plan import LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS
 from chain.sending.keys import save_signer
-from chain.sending.transactions import TransactionCall, send_all
+from chain.sending.transactions import TransactionCall, fee_limit, fees_at, send_all
 from cli.__main__ import main
 from cli.chain.deploy import StakeName, deploy, eigenlayer_settings
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
@@ -89,10 +89,14 @@ def test_an_account_without_the_money_sends_nothing(cli: Callable[..., str], anv
         assert f"balance: {POOR.address} has 0.010000 ETH, this may take " in said and "send it the rest first" in said
     assert f"{STEPS} transactions" in said, "a plan says also what cannot be paid"
     assert anvil.client.nonce(POOR.address) == 0 and not path_of(tmp_path / "n.json").exists()
+    gas, fee = int(said.partition(" gas, ")[0].rpartition(" ")[2].replace(",", "")), anvil.client.head().base_fee_wei
+    for price, wanted in ((fees_at(fee).max_fee, Exit.USAGE), (fee_limit(fee) - 1, Exit.USAGE), (fee_limit(fee), Exit.OK)):
+        anvil.rpc("anvil_setBalance", POOR.address, hex(gas * price))
+        cli(*options, "--plan", wanted=wanted, account=None)
     anvil.rpc("anvil_setBalance", POOR.address, hex(10**18))
     with hold_key(tmp_path / "poor.key"):
         assert f"poor.key is used by process {os.getpid()}" in cli(*options, wanted=Exit.REFUSED, account=None)
-        assert "ETH at the fees of now: enough" in cli(*options, "--plan", account=None)
+        assert "gwei per gas: enough" in cli(*options, "--plan", account=None)
     assert anvil.client.nonce(POOR.address) == 0 and not path_of(tmp_path / "n.json").exists()
     stored, password = tmp_path / "poor.json", tmp_path / "password"
     write_secret(stored, json.dumps(Account.encrypt(POOR.secret, "right", kdf="pbkdf2", iterations=2)).encode())
@@ -103,6 +107,25 @@ def test_an_account_without_the_money_sends_nothing(cli: Callable[..., str], anv
         said = cli(*options, "--password-file", str(password), wanted=wanted, account=None)
         assert ("the password is wrong" in said) == (typed == "wrong")
     assert anvil.client.nonce(POOR.address) == STEPS
+
+
+def test_deployment_pays_no_higher_fee_than_was_checked(
+    cli: Callable[..., str], anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = tmp_path / "network.json"
+    options, planned = ["--pool", GIVEN, "--out", str(book)], deploying.planned_book
+
+    def dearer(*values: Any) -> Any:
+        anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(100 * anvil.client.head().base_fee_wei))
+        anvil.mine()
+        return planned(*values)
+
+    monkeypatch.setattr(deploying, "planned_book", dearer)
+    said = cli(*options, wanted=Exit.UNAVAILABLE)
+    assert "give the same command again to go on" in said and anvil.client.nonce(signer(0).address) == 0
+    monkeypatch.undo()
+    assert f"goes on after 0 of {STEPS} transactions" in cli(*options)
+    assert verify_code(anvil.client, read_network(book))
 
 
 def test_book_that_another_run_wrote_meanwhile_is_kept(
@@ -217,7 +240,7 @@ def test_no_deployment_begins_while_a_transaction_of_the_account_waits(
 ) -> None:
     book, other = tmp_path / "network.json", tmp_path / "other.json"
     anvil.automine(False)
-    monkeypatch.setattr(deploying, "send_all", lambda client, calls, _: send_all(client, calls, 0.5))
+    monkeypatch.setattr(deploying, "send_all", lambda client, calls, *_: send_all(client, calls, 0.5))
     cli("--pool", GIVEN, "--out", str(other), "--guardian", signer(7).address, wanted=Exit.UNAVAILABLE)
     monkeypatch.undo()
     for plan in ([], ["--plan"]):
