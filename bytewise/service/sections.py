@@ -217,7 +217,8 @@ class CapsuleSettings:
     folder: Path
     """Folder of the capsules. The node makes it if it is missing. A file is named after its dispute."""
     most: int = 1000
-    """Most capsules that are stored. The oldest files are deleted first. A capsule of a verdict takes some 50 kB."""
+    """Most capsules of disputes that are stored. Those of the disputes that ended first are deleted. A capsule of a verdict takes
+    some 50 kB."""
     every_s: int = 60
     """Seconds between two searches for disputes that are over. It must be less than the time for which the chain node keeps old
     states."""

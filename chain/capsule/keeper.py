@@ -1,10 +1,9 @@
 """The periodic job of a node that makes a capsule of each finished dispute, and puts it into a folder of bounded size.
 
-The chain stores the hashes of only the newest 8,191 blocks (EIP-2935). So only a capsule that is made soon after the votes can
-prove the events with their quotes.
+A capsule has the quotes of the votes only if it is made soon: a contract can read the hashes of the newest 8,191 blocks, and with
+those hashes the capsule proves the events of the votes.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from bytewise.protocol.address_book import Network
@@ -23,7 +22,11 @@ from chain.reads.reader import RegistryDocuments, SnapshotReader
 
 
 class CapsuleKeeper:
-    """Makes capsules of the disputes of one network. After a restart it skips disputes whose capsule file exists."""
+    """Makes capsules of the disputes of one network, and keeps those of the disputes that ended last.
+
+    After a restart it skips disputes whose capsule file exists. It deletes no capsule of an undisputed receipt, and none of a
+    dispute that the chain does not have.
+    """
 
     def __init__(
         self, chain: Chain, network: Network, settings: CapsuleSettings, journal: CheckpointKeeper | None = None
@@ -33,6 +36,7 @@ class CapsuleKeeper:
         self._chain, self._network, self._settings = chain, network, settings
         self._documents = RegistryDocuments(SnapshotReader(chain, network))
         self._next_block = int(network.deploy_block)
+        self._ended: dict[Digest, None] = {}  # in the order in which the disputes ended
         self._waiting: dict[Digest, None] = {}
 
     def job(self) -> PeriodicJob:
@@ -42,51 +46,69 @@ class CapsuleKeeper:
     def run(self) -> None:
         """Makes the capsules of disputes that ended since the last run, and retries those that could not be made then.
 
-        Raises `TryAgain` if the folder cannot be used.
+        Raises `TryAgain` if the folder cannot be used or the node is down.
         """
         with retry_folder(self._settings.folder):
             self._look()
 
     def _look(self) -> None:
-        """Finds the disputes that ended, makes the capsules that are missing, and deletes the oldest files beyond the limit."""
+        """Finds the disputes that ended, makes the capsules that are missing, and deletes those of the oldest disputes beyond the
+        limit.
+
+        The newest dispute comes first, and a capsule that the limit would delete again is not made.
+        """
         head = self._chain.head(self._settings.finality).number
         if head >= self._next_block:
-            ended = self._chain.logs("Disputes", self._network.addresses.disputes, ["Finalized"], self._next_block, head)
-            self._waiting |= {Digest(each.values["id"]): None for each in ended}
+            logs = self._chain.logs("Disputes", self._network.addresses.disputes, ["Finalized"], self._next_block, head)
+            ended = [Digest(each.values["id"]) for each in logs]
+            self._waiting |= dict.fromkeys(each for each in ended if each not in self._ended)
+            self._ended |= dict.fromkeys(ended)
             self._next_block = head + 1
-        for dispute in list(self._waiting):
-            if self._file(dispute).exists() or self._made(dispute):
-                del self._waiting[dispute]
+        room = self._settings.most
+        for dispute in reversed(list(self._ended)):
+            if room == 0:
+                break
+            if dispute in self._waiting:
+                self._attempt(dispute)
+            room -= dispute in self._ended
         self._delete_oldest()
 
-    def _made(self, dispute: Digest) -> bool:
-        """Makes the capsule of a dispute. Returns whether nothing is left to do: the file is written, or the node does not show
-        the disputed receipt."""
+    def _attempt(self, dispute: Digest) -> None:
+        """Makes the capsule of a dispute unless its file exists. Raises `TryAgain` if the node is down."""
+        try:
+            if not self._file(dispute).exists() and not self._make(dispute):
+                del self._ended[dispute]
+        except Unavailable as error:
+            telemetry.log_error("capsule.failed", error, dispute=dispute)
+            self._chain.head()  # a node that is down fails the job, which would otherwise wait for each dispute
+            return
+        del self._waiting[dispute]
+
+    def _make(self, dispute: Digest) -> bool:
+        """Makes the capsule of a dispute. Returns False if nobody can make it from the chain alone. Raises `Unavailable` if a
+        later attempt may succeed."""
         member = disputed_member(self._chain, self._network, dispute)
         if member is None:
             telemetry.log("capsule.skipped", dispute=dispute, why="opened through another contract: make it by the receipt's id")
-            return True
+            return False
         try:
             head = self._chain.head().number
             environment = self._documents.environment(member.receipt.environment, head)
         except UnknownEnvironment:
             environment = None
-        try:
-            enclosed = Enclosed(environment, own_journal=self._journal)
-            data = make_capsule(self._chain, self._network, member, enclosed, self._settings.finality)
-        except Unavailable as error:
-            telemetry.log_error("capsule.failed", error, dispute=dispute)
-            return False
+        enclosed = Enclosed(environment, own_journal=self._journal)
+        data = make_capsule(self._chain, self._network, member, enclosed, self._settings.finality)
         self._settings.folder.mkdir(parents=True, exist_ok=True)
         replace_file(self._file(dispute), data)
         telemetry.log("capsule.made", dispute=dispute, size=len(data))
         return True
 
     def _delete_oldest(self) -> None:
-        kept: Mapping[Path, float] = {
-            each: each.stat().st_mtime for each in self._settings.folder.glob(f"0x*{SUFFIX}") if each.is_file()
-        }
-        for file in sorted(kept, key=lambda each: (kept[each], each.name))[: -self._settings.most]:
+        """Deletes the capsules of the disputes that ended first, beyond the limit. Times of files mean nothing: a copy of the
+        folder has others."""
+        present = {each.name for each in self._settings.folder.glob(f"0x*{SUFFIX}") if each.is_file()}
+        kept = [file for dispute in self._ended if (file := self._file(dispute)).name in present]
+        for file in kept[: -self._settings.most]:
             file.unlink(missing_ok=True)
             telemetry.log("capsule.deleted", file=file.name)
 

@@ -23,6 +23,7 @@ from chain.client.rpc import Block
 from tests.fixtures.capsule.good_capsules import upheld
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import word
+from tests.fixtures.court.claimed_receipts import claimed
 from tests.fixtures.court.session import DisputeFixture
 from tests.fixtures.storage.databases import SqliteFiles
 from tests.fixtures.storage.hand_clock import HandClock
@@ -49,17 +50,40 @@ def test_capsule_is_made_once_a_dispute_is_over(anvil: Anvil, tmp_path: Path, ca
     made = file.stat().st_mtime_ns
     CapsuleKeeper(anvil.client, court.network, CapsuleSettings(folder, most=2)).run()
     assert file.stat().st_mtime_ns == made, "a restart makes no second one"
-    for age, name in enumerate(("older", "oldest"), 1):
-        other = folder / f"{hex0x(word(name))}.capsule.json"
-        other.write_text("{}")
-        os.utime(other, (made / 1e9 - 1000 * age,) * 2)
-    (folder / "notes.txt").write_text("not a capsule")
+    others = {f"{hex0x(word(name))}.capsule.json" for name in ("undisputed receipt", "other network", "backup")} | {"notes.txt"}
+    for name in others:
+        (folder / name).write_text("{}")
     keeper.run()
-    assert {each.name for each in folder.iterdir()} == {file.name, f"{hex0x(word('older'))}.capsule.json", "notes.txt"}
+    assert {each.name for each in folder.iterdir()} == {file.name, *others}, "it deletes only what it can judge"
     file.unlink()
     CapsuleKeeper(anvil.client, court.network, CapsuleSettings(folder, most=2)).run()
     assert file.exists()
     assert capsys.readouterr().err.count('"event":"capsule.made"') == 2
+
+
+def test_capsules_of_the_newest_disputes_are_kept(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    court = DisputeFixture(anvil, tmp_path, window=6000, commit_time=300, reveal_time=300, rerun_time=900)
+    folder, files = tmp_path / "capsules", list[Path]()
+    for index in range(2):
+        court.open(index, word("guess"))
+        court.judged(claimed(court, index))
+        files.append(folder / f"{hex0x(court.dispute)}.capsule.json")
+    older, newer = files
+
+    def kept() -> list[Path]:
+        """The files after a restart."""
+        CapsuleKeeper(anvil.client, court.network, CapsuleSettings(folder, most=1, finality="latest")).run()
+        return list(folder.iterdir())
+
+    assert kept() == [newer]
+    made = newer.stat().st_mtime_ns
+    assert kept() == [newer] and newer.stat().st_mtime_ns == made
+    assert capsys.readouterr().err.count('"event":"capsule.made"') == 1, "none is made only to be deleted"
+    os.utime(newer, (1, 1))
+    older.write_text("restored from a backup")
+    assert kept() == [newer], "times of files mean nothing"
+    newer.rename(older)
+    assert kept() == [newer]
 
 
 def test_capsule_has_what_the_node_recorded_about_its_dispute(
