@@ -5,6 +5,7 @@ those hashes the capsule proves the events of the votes.
 """
 
 from pathlib import Path
+from typing import NamedTuple
 
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.errors.branches import Unavailable
@@ -19,6 +20,15 @@ from chain.capsule.maker import Enclosed, disputed_member, make_capsule
 from chain.capsule.schema import SUFFIX
 from chain.client.access import Chain
 from chain.reads.reader import RegistryDocuments, SnapshotReader
+
+
+class _Failure(NamedTuple):
+    """The blocks of the attempts to make one capsule."""
+
+    first: int
+    """Block of the first attempt."""
+    following: int
+    """Block from which the next attempt may be made."""
 
 
 class CapsuleKeeper:
@@ -37,7 +47,7 @@ class CapsuleKeeper:
         self._documents = RegistryDocuments(SnapshotReader(chain, network))
         self._next_block = int(network.deploy_block)
         self._ended: dict[Digest, None] = {}  # in the order in which the disputes ended
-        self._waiting: dict[Digest, None] = {}
+        self._waiting: dict[Digest, _Failure | None] = {}
 
     def job(self) -> PeriodicJob:
         """Returns the periodic job that makes the capsules. `run_ticks` runs it."""
@@ -46,7 +56,8 @@ class CapsuleKeeper:
     def run(self) -> None:
         """Makes the capsules of disputes that ended since the last run, and retries those that could not be made then.
 
-        Raises `TryAgain` if the folder cannot be used or the node is down.
+        The pauses between the attempts for one dispute grow with the time since the first of them. Raises `TryAgain` if the
+        folder cannot be used or the node is down.
         """
         with retry_folder(self._settings.folder):
             self._look()
@@ -69,17 +80,24 @@ class CapsuleKeeper:
             if room == 0:
                 break
             if dispute in self._waiting:
-                self._attempt(dispute)
+                self._attempt(dispute, head)
             room -= dispute in self._ended
         self._delete_oldest()
 
-    def _attempt(self, dispute: Digest) -> None:
-        """Makes the capsule of a dispute unless its file exists. Raises `TryAgain` if the node is down."""
+    def _attempt(self, dispute: Digest, head: int) -> None:
+        """Makes the capsule of a dispute, unless its file exists or the next attempt is not due. Raises `TryAgain` if the node is
+        down."""
+        failure = self._waiting[dispute]
+        if failure is not None and head < failure.following:
+            return
         try:
             if not self._file(dispute).exists() and not self._make(dispute):
                 del self._ended[dispute]
         except Unavailable as error:
             telemetry.log_error("capsule.failed", error, dispute=dispute)
+            first = head if failure is None else failure.first
+            # Each pause is a quarter of the time since the first attempt, so the number of attempts grows with its logarithm.
+            self._waiting[dispute] = _Failure(first, head + 1 + (head - first) // 4)
             self._chain.head()  # a node that is down fails the job, which would otherwise wait for each dispute
             return
         del self._waiting[dispute]

@@ -83,15 +83,19 @@ class Enclosed(NamedTuple):
 def disputed_member(chain: Chain, network: Network, dispute: Digest) -> AnchoredReceipt | None:
     """Reads the receipt of a dispute from the transaction that opened the dispute, so that nobody needs DA for it.
 
-    Returns None if there is no such dispute, if it was opened through another contract, or if the node does not have the
-    transaction.
+    Returns None if the dispute was opened through another contract. Raises `TryAgain` if the node lacks the event or the
+    transaction, which another node may have.
     """
     at, head = network.addresses.disputes, chain.head().number
     opened = chain.logs("Disputes", at, ["DisputeOpened"], network.deploy_block, head)
     log = next((each for each in opened if each.values["id"] == dispute), None)
-    called = None if log is None else chain.calldata(log.transaction)
+    if log is None:
+        raise TryAgain("chain", f"the node lacks the event that opened dispute {hex0x(dispute)}")
+    called = chain.calldata(log.transaction)
+    if called is None:
+        raise TryAgain("chain", f"the node lacks transaction {hex0x(log.transaction)}, which opened dispute {hex0x(dispute)}")
     code = interface("Disputes")
-    if called is None or called.to != at or code.function_of(called.data) != "open":
+    if called.to != at or code.function_of(called.data) != "open":
         return None
     with reading_answer("open"):
         raw, signature, batch_id, proof, _ = code.arguments("open", called.data[4:])

@@ -139,8 +139,8 @@ def _capsules(chain: Chain, network: Network, history: CourtHistory, block: int)
     made, missing = dict[str, bytes](), list[Digest]()
     for each in history.endings(int(network.deploy_block), block):
         dispute = Digest(each.dispute)
-        member = disputed_member(chain, network, dispute)
         try:
+            member = disputed_member(chain, network, dispute)
             if member is None:
                 raise TryAgain("chain", "the dispute was opened through another contract")
             made[capsule_name(dispute)] = make_capsule(chain, network, member, Enclosed(with_logs=False), hex(block))

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Address, address, hex0x
 from bytewise.service.exit_codes import Exit
@@ -127,13 +127,22 @@ def _member(connection: "Connection", subject: str) -> "AnchoredReceipt":
 
     network, reader = connection.network, connection.reader
     opened = reader.opened(network.deploy_block, reader.head())
-    known = {hex0x(each.id): each.id for each in opened} | {hex0x(each.receipt_id): each.id for each in opened}
+    known = {hex0x(name): each for each in opened for name in (each.id, each.receipt_id)}
     named = by_prefix("RECEIPT_ID|DISPUTE", subject, known)
-    if named is not None and (found := disputed_member(reader.client, network, known[named])) is not None:
-        return found
+    dispute, lacking = None if named is None else known[named], None
+    if dispute is not None:
+        try:
+            found = disputed_member(reader.client, network, dispute.id)
+        except TryAgain as error:  # the list of the batch may still have the receipt
+            found, lacking = None, error
+        if found is not None:
+            return found
     with progress_bars() as bars, search_bar(bars) as tell:
-        search = find_receipt(connection, receipt_named(connection, subject), tell)
+        identifier = receipt_named(connection, subject) if dispute is None else dispute.receipt_id
+        search = find_receipt(connection, identifier, tell)
     if search.found is None:
+        if lacking is not None:
+            raise lacking
         end = not_found(search)
         Console(stderr=True).print(plain(f"{end.word}: {end.reason}", "bold"))
         raise typer.Exit(int(end.exit))

@@ -19,6 +19,7 @@ from tests.fixtures.capsule.good_capsules import JOURNALS, SECRETS, SEER, export
 from tests.fixtures.capsule.liars import liars
 from tests.fixtures.chain.anvil import running_anvil
 from tests.fixtures.chain.devnet import signer, word
+from tests.fixtures.chain.lying_endpoints import fronts, lies
 from tests.fixtures.court.session import DisputeFixture
 
 NOWHERE = "http://127.0.0.1:9"
@@ -51,6 +52,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
         assert main(["capsule", "make", beginning, *where, "--da", NOWHERE, "--out", str(file), *recorded[2:]]) == 64
         assert main(["capsule", "make", beginning, *where, "--da", NOWHERE, "--out", str(file), *recorded]) == 0
         assert main(["capsule", "make", beginning, *where, "--da", NOWHERE, "--out", str(file)]) == 64, "never overwritten"
+        with fronts(anvil, 1) as [front]:
+            front.change = lies("eth_getTransactionByHash", lambda _: None)
+            lacking = ["--network", str(book), "--rpc", front.url, "--da", NOWHERE, "--out", str(folder / "other.json")]
+            assert main(["capsule", "make", beginning, *lacking]) == 5, "neither the node nor DA has the receipt"
         assert main(["capsule", "make", "0x" + "77" * 32, *where, "--da", NOWHERE]) in (4, 5)
         assert main(["capsule", "make", beginning, *where, "--da", NOWHERE, "--finality", "final"]) == 64
         write_secret(key, json.dumps(Account.encrypt(signer(15).secret, "open sesame", iterations=1024)).encode())

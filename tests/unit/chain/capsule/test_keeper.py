@@ -19,10 +19,11 @@ from bytewise.storage.tables import JournalRow
 from chain.capsule.keeper import CapsuleKeeper
 from chain.capsule.report import CapsuleReport, Failure, Group, Result
 from chain.capsule.verification import Trust, verify_capsule
-from chain.client.rpc import Block
+from chain.client.rpc import Block, ChainClient
 from tests.fixtures.capsule.good_capsules import upheld
-from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
 from tests.fixtures.chain.devnet import word
+from tests.fixtures.chain.lying_endpoints import fronts, lies
 from tests.fixtures.court.claimed_receipts import claimed
 from tests.fixtures.court.session import DisputeFixture
 from tests.fixtures.storage.databases import SqliteFiles
@@ -84,6 +85,31 @@ def test_capsules_of_the_newest_disputes_are_kept(anvil: Anvil, tmp_path: Path, 
     assert kept() == [newer], "times of files mean nothing"
     newer.rename(older)
     assert kept() == [newer]
+
+
+def test_capsule_is_tried_again_when_the_node_lacks_a_transaction(
+    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    court = DisputeFixture(anvil, tmp_path, window=600, commit_time=300, reveal_time=300, rerun_time=900)
+    upheld(court)
+    folder, blocks = tmp_path / "capsules", 100
+    with fronts(anvil, 1) as [front]:
+        front.change = lies("eth_getTransactionByHash", lambda _: None)
+        chain = ChainClient(front.url, CHAIN_ID, 5.0)
+        keeper = CapsuleKeeper(chain, court.network, CapsuleSettings(folder, finality="latest"))
+        for _ in range(blocks):
+            keeper.run()
+            anvil.mine()
+        said = capsys.readouterr().err
+        assert "capsule.skipped" not in said and "another contract" not in said and not folder.exists()
+        assert "the node lacks transaction 0x" in said and 10 < said.count('"event":"capsule.failed"') < 20
+        front.change = None
+        for _ in range(blocks // 4 + 1):
+            keeper.run()
+            anvil.mine()
+    (file,) = folder.iterdir()
+    assert verify_capsule(file.read_bytes()).first_failure is None
+    assert capsys.readouterr().err.count('"event":"capsule.made"') == 1
 
 
 def test_capsule_has_what_the_node_recorded_about_its_dispute(

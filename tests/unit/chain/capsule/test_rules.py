@@ -146,7 +146,8 @@ def test_states_of_a_running_and_of_other_receipts_are_refused(anvil: Anvil, tmp
     with pytest.raises(TooEarly, match="end of the dispute"):
         make_capsule(anvil.client, court.network, member, Enclosed(), "latest")
     assert disputed_member(anvil.client, court.network, court.dispute) == member
-    assert disputed_member(anvil.client, court.network, word("no dispute")) is None
+    with pytest.raises(TryAgain, match="lacks the event that opened dispute"):
+        disputed_member(anvil.client, court.network, word("no dispute"))
 
 
 def test_receipt_with_modes_that_are_never_final_is_refused(anvil: Anvil, tmp_path: Path) -> None:
