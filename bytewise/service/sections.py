@@ -220,8 +220,8 @@ class CapsuleSettings:
     """Most capsules of disputes that are stored. Those of the disputes that ended first are deleted. A capsule of a verdict takes
     some 50 kB."""
     every_s: int = 60
-    """Seconds between two searches for disputes that are over. It must be less than the time for which the chain node keeps old
-    states."""
+    """Seconds between two searches for disputes that are over. Keep it far below the time of 8,191 blocks, because the events of
+    votes in older blocks, and so their quotes, cannot be proven."""
     finality: str = "finalized"
     """Block at which the capsule proves the state: finalized, safe or latest."""
 

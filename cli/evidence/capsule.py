@@ -86,7 +86,7 @@ def make(
     """Write what a receipt and its verdict rest on to one file that needs neither chain nor DA.
 
     The chain node must have the state of the proven block, as every node has for about the newest hundred blocks. A disputed
-    receipt is read from DA only if the node lacks the transaction that opened the dispute, or if a contract such as a bond pool
+    receipt is read from DA only if a contract such as a bond pool opened the dispute, or if the node lacks the transaction that
     opened it. All who get the file can read its opening.
 
     Exit codes: 0 written, 4 no such receipt or dispute, 5 a service is down, or the dispute is not over in that block, 64 wrong
