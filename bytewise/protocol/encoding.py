@@ -95,16 +95,29 @@ def verify_depth(data: bytes) -> bytes:
     """Returns the JSON document if it is nested at most `MAX_DEPTH` deep. Otherwise raises `TooLarge`.
 
     Call this before `json.loads` of untrusted bytes. A library of the chain client raises Python's recursion limit so far that a
-    hundred thousand brackets end the process with a segmentation fault.
+    hundred thousand brackets end the process with a segmentation fault. `json.loads` also reads UTF-16 and UTF-32, so the depth
+    is counted in the encoding that it detects.
     """
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return data
     depth = 0
-    for match in _BRACKET.finditer(data):
+    for match in _BRACKET.finditer(_as_utf8(data)):
         depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(match[1], 0)
         if depth > MAX_DEPTH:
             raise TooLarge(f"nested deeper than {MAX_DEPTH}")
     return data
+
+
+def _as_utf8(data: bytes) -> bytes:
+    """Returns a JSON document in UTF-8. In UTF-16 and UTF-32 one byte of a letter can be that of a quotation mark. Returns
+    nothing for broken text, because `json.loads` refuses it before it parses."""
+    encoding = json.detect_encoding(data)
+    if encoding.startswith("utf-8"):
+        return data
+    try:
+        return data.decode(encoding, "surrogatepass").encode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return b""
 
 
 def parse_typed(data: bytes) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import rfc8785
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bytewise.protocol.encoding import MAX_DEPTH, decode, encode, parse, to_json, verify_depth
@@ -68,9 +68,11 @@ def test_every_character_is_escaped_as_rfc_8785_escapes_it(character: str) -> No
     assert encode(leaf) == rfc8785.dumps(to_json(leaf)) and decode(SignedReceipt, encode(leaf)) == leaf
 
 
-@given(st.text(st.sampled_from('[]{}"\\a'), max_size=200))
+@given(st.text(st.sampled_from('[]{}"\\a\u0122'), max_size=200), st.sampled_from(("utf-8", "utf-16", "utf-32")))
+@example('["\u0122",' + "[" * MAX_DEPTH, "utf-16")
 @settings(max_examples=500, deadline=None)
-def test_depth_counts_brackets_outside_of_strings_only(text: str) -> None:
+def test_depth_counts_brackets_outside_of_strings_only(text: str, encoding: str) -> None:
+    """In UTF-16, which `json.loads` reads too, U+0122 contains the byte of a quotation mark."""
     depth = deepest = 0
     in_string = escaped = False
     for character in text:
@@ -81,7 +83,7 @@ def test_depth_counts_brackets_outside_of_strings_only(text: str) -> None:
         else:
             depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(character, 0)
             deepest = max(deepest, depth)
-    raw = text.encode()
+    raw = text.encode(encoding)
     if deepest > MAX_DEPTH:
         with pytest.raises(NotCanonical):
             verify_depth(raw)
