@@ -9,6 +9,8 @@ from bytewise.protocol.court.params import Committee, Durations, RewardShares
 from bytewise.protocol.court.params import Money as MoneyParams
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
+from bytewise.protocol.encoding import verify_depth
+from bytewise.protocol.errors.records import TooLarge
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import camel
 from bytewise.protocol.units import hex0x
@@ -404,10 +406,10 @@ def items(scene: Scene, rows: Sequence[Row]) -> list[ItemSummary]:
 
 def _title(document: bytes) -> str:
     """Returns a few words of a document that anybody may have proposed. Returns empty text if the document is not a JSON
-    object."""
+    object, or if it is nested too deep to be parsed."""
     try:
-        told = json.loads(document)
-    except ValueError:
+        told = json.loads(verify_depth(document))
+    except (ValueError, TooLarge):
         return ""
     if not isinstance(told, dict):
         return ""

@@ -1,5 +1,6 @@
 """What pages say about a receipt, a batch and a dispute, on a small chain whose events the tests choose."""
 
+import sys
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -351,6 +352,18 @@ def test_pages_of_operator_and_verifier_show_finality(new_database: NewDatabase)
         assert 'This is <span class="finality pending">pending</span>' in operator and "Convicted 1 time." in operator
         assert 'This is <span class="finality finalized">finalized</span>' in visitor.get(f"/verifiers/{MEMBERS[0]}").text
         assert "Operators and committee members lost " in visitor.get("/").text
+
+
+@pytest.mark.parametrize("document", [b"[" * 90_000, b'{"name":' * 90_000, ('["\u0122",' + "[" * 90_000).encode("utf-16")])
+def test_deeply_nested_model_document_has_no_title(new_database: NewDatabase, document: bytes) -> None:
+    """Anybody may propose a model. A library of the chain client raises the recursion limit, as in a dashboard."""
+    assert sys.getrecursionlimit() >= 100_000
+    proposed = {"digest": digest(8), "pool": ZERO_DIGEST, "vectors": ZERO_DIGEST, "document": document}
+    index = memory_index(new_database(), [("Registry", "ItemProposed", proposed)])
+    with visited(index.url, START) as visitor:
+        assert visitor.get("/models").status_code == 200
+        (item,) = visitor.get("/api/v1/models").json()["items"]
+    assert item["title"] == ""
 
 
 @pytest.mark.parametrize(
