@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gossip.messages import GossipRefused, canonical
+from gossip.messages import MAX_BRACKETS, GossipRefused, canonical
 
 MAX_MESSAGES = 10_000
 """Most messages that a `Ring` keeps."""
@@ -92,6 +92,9 @@ MAX_ANSWER_BYTES = 2 * 2**20
 """Size of the largest answer, in bytes. `MAX_TAKEN` messages of 4 KiB fit in it."""
 MAX_TAKEN = 256
 """Most messages in the answer to one `take`."""
+MAX_FRAME_BRACKETS = MAX_TAKEN * (MAX_BRACKETS + 1) + 64
+"""Most brackets in a frame: those of `MAX_TAKEN` messages and some of its own. A duty process has a high recursion limit, so a
+frame with more brackets, one inside the other, could end it with a segmentation fault."""
 TIMEOUT_S = 5.0
 """Timeout of every call but `fetch`, in seconds."""
 FETCH_TIMEOUT_S = 60.0
@@ -111,12 +114,15 @@ def send_frame(connection: socket.socket, value: object, most: int) -> None:
 
 def receive_frame(connection: socket.socket, most: int) -> dict[str, Any]:
     """Receives one frame and returns its JSON object. Raises `GossipRefused` if it has more than `most` bytes or is no JSON
-    object. The length is checked before the bytes are read."""
+    object. The length is checked before the bytes are read, and the number of brackets before they are parsed."""
     (size,) = struct.unpack(">I", _receive(connection, 4))
     if size > most:
         raise GossipRefused("too_large", f"{size} bytes, at most {most}")
+    data = _receive(connection, size)
+    if data.count(b"{") + data.count(b"[") > MAX_FRAME_BRACKETS:
+        raise GossipRefused("malformed", f"a frame has more than {MAX_FRAME_BRACKETS} brackets")
     try:
-        value = json.loads(_receive(connection, size))
+        value = json.loads(data)
     except (ValueError, RecursionError):
         raise GossipRefused("malformed", "a frame is no JSON") from None
     if not isinstance(value, dict):

@@ -364,9 +364,12 @@ def _answer(file: Path) -> Any:
     """Reads a file with the JSON answer of a beacon node. Raises `ConfigurationError` if the file is no JSON."""
     import json
 
+    from bytewise.protocol.encoding import verify_depth
+    from bytewise.protocol.errors.records import TooLarge
+
     try:
-        return json.loads(_read(file))
-    except (ValueError, RecursionError):
+        return json.loads(verify_depth(_read(file)))
+    except (ValueError, TooLarge):
         raise ConfigurationError(file.name, "is no JSON: save the answer of a beacon node") from None
 
 

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
+from bytewise.protocol.encoding import verify_depth
 from bytewise.protocol.errors.actors import UnsupportedModel
+from bytewise.protocol.errors.records import TooLarge
 
 SPACE = "\u2581"
 """Character for a space in SentencePiece vocabularies."""
@@ -96,8 +98,8 @@ class TokenTable:
     @cached_property
     def _content(self) -> Mapping[str, Any]:
         try:
-            content: Mapping[str, Any] = json.loads(self.file)
-        except ValueError as error:
+            content: Mapping[str, Any] = json.loads(verify_depth(self.file))
+        except (ValueError, TooLarge) as error:
             raise UnsupportedModel(f"tokenizer file: {str(error)[:100]}") from None
         return content
 

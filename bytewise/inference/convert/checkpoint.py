@@ -16,7 +16,9 @@ from typing import Any
 from bytewise.inference.artifact.families import MOST_PARTS, Family, family_of, verify
 from bytewise.inference.exact.matmul import MAX_KEYS
 from bytewise.inference.manifest import Architecture, Generation
+from bytewise.protocol.encoding import verify_depth
 from bytewise.protocol.errors.actors import ConfigurationError, UnsupportedModel
+from bytewise.protocol.errors.records import TooLarge
 from bytewise.protocol.records.request import MAX_STOP_TOKENS
 from bytewise.protocol.units import Decimal
 
@@ -124,8 +126,8 @@ def read(path: Path, context: int | None = None) -> Checkpoint:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        value = json.loads(verify_depth(path.read_bytes()))
+    except (OSError, ValueError, TooLarge) as error:
         raise UnsupportedModel(f"{path.name}: {error}") from None
     if not isinstance(value, dict):
         raise UnsupportedModel(f"{path.name}: not an object")
@@ -278,10 +280,10 @@ def read_generation(folder: Path, vocabulary: int) -> tuple[Generation, tuple[in
     temperature, because `transformers` reads the file so. Raises `UnsupportedModel`, which names a bad member.
     """
     try:
-        values = json.loads((folder / GENERATION_FILE).read_bytes())
+        values = json.loads(verify_depth((folder / GENERATION_FILE).read_bytes()))
     except FileNotFoundError:
         values = {}
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, TooLarge) as error:
         raise UnsupportedModel(f"{GENERATION_FILE}: {str(error)[:200]}") from None
     if not isinstance(values, dict):
         raise UnsupportedModel(f"{GENERATION_FILE}: not an object")

@@ -13,7 +13,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from bytewise.inference.exact.quantise import BLOCK
+from bytewise.protocol.encoding import verify_depth
 from bytewise.protocol.errors.actors import UnsupportedModel
+from bytewise.protocol.errors.records import TooLarge
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
@@ -135,8 +137,8 @@ def _index(path: Path) -> dict[str, str] | None:
     except OSError as error:
         raise UnsupportedModel(f"{INDEX_FILE}: {error.strerror}") from None
     try:
-        names = json.loads(raw)["weight_map"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        names = json.loads(verify_depth(raw))["weight_map"]
+    except (ValueError, KeyError, TypeError, TooLarge):
         raise UnsupportedModel(f"{INDEX_FILE}: no weight_map") from None
     if not isinstance(names, dict) or not all(isinstance(file, str) and Path(file).name == file for file in names.values()):
         raise UnsupportedModel(f"{INDEX_FILE}: weight_map must name files of the checkpoint's own folder")

@@ -28,9 +28,9 @@ from bytewise.inference.manifest import (
 )
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.encoding import encode
+from bytewise.protocol.encoding import encode, verify_depth
 from bytewise.protocol.errors.actors import ArtifactMismatch, UnsupportedModel
-from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue, TooLarge
 from bytewise.protocol.records.environment import PROFILE_PINNED_1
 from bytewise.protocol.units import Digest
 
@@ -60,8 +60,8 @@ class PinnedArtifact(VerifiedArtifact[PinnedManifest]):
     def config(self) -> dict[str, Any]:
         """Content of config.json. Reading it raises `ArtifactMismatch` if the file is not a JSON object."""
         try:
-            return dict(json.loads(self.content[CONFIG_FILE]))
-        except (ValueError, TypeError):
+            return dict(json.loads(verify_depth(self.content[CONFIG_FILE])))
+        except (ValueError, TypeError, TooLarge):
             raise ArtifactMismatch(self.name, f"{CONFIG_FILE}: not a JSON object") from None
 
     def tensors(self) -> dict[str, Tensor]:

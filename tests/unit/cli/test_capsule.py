@@ -124,12 +124,14 @@ def test_verify_takes_a_capsule_and_asks_nobody(site: Site, capsys: pytest.Captu
 def test_answers_of_a_beacon_node_are_refused_for_a_development_chain(
     site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answer, text = tmp_path / "answer.json", tmp_path / "answer.txt"
+    answer, text, deep = tmp_path / "answer.json", tmp_path / "answer.txt", tmp_path / "deep.json"
     answer.write_text("{}")
     text.write_text("<html>")
+    deep.write_text('{"data":' * 200_000)
     command = ["capsule", "finality", str(site.capsule), "--bootstrap"]
     for files, told in (
         ([str(text), "--finality", str(answer)], "answer.txt: is no JSON"),
+        ([str(deep), "--finality", str(answer)], "deep.json: is no JSON"),
         ([str(tmp_path / "none"), "--finality", str(answer)], "none: "),
         ([str(answer), "--finality", str(answer)], "KeyError: 'header'"),
         ([str(answer), "--finality", str(answer), "--updates", str(answer)], "--updates: is no list"),

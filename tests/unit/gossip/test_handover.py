@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from gossip.envelopes import DAILY_BYTES, PIECE_BYTES, EnvelopeShelf, write_request
-from gossip.handover import MAX_CALL_BYTES, MAX_CALLS, HandOverClient, HandOverServer, Ring
+from gossip.handover import MAX_CALL_BYTES, MAX_CALLS, HandOverClient, HandOverServer, Ring, receive_frame
 from gossip.messages import GossipRefused
 from gossip.peers import Peer, PeersFile, read_peers, write_peers
 from gossip.settings import read_settings
@@ -75,6 +76,18 @@ def test_bad_frame_is_refused_and_the_server_lives(path: Path, data: bytes) -> N
         connection.sendall(data)
         assert b'"refused"' in connection.recv(1000)
     HandOverClient(path).publish("hint", {})
+
+
+def test_deeply_nested_frame_is_refused_before_it_is_parsed() -> None:
+    """A duty process reads it with a high recursion limit, under which parsing it would be a segmentation fault."""
+    data = b'{"a":' * 200_000
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        sender = threading.Thread(target=writer.sendall, args=(struct.pack(">I", len(data)) + data,))
+        sender.start()
+        with pytest.raises(GossipRefused, match="brackets"):
+            receive_frame(reader, len(data))
+        sender.join()
 
 
 def test_call_without_its_members_is_refused(path: Path) -> None:

@@ -27,6 +27,8 @@ from tests.fixtures.inference.tiny import write_checkpoint
 from tests.source import ROOT
 
 INDEX, GENERATION = "model.safetensors.index.json", "generation_config.json"
+DEEP = '{"a":' * 200_000
+"""JSON that ends a process with a segmentation fault where the chain client's library raised the recursion limit."""
 MIB = 2**20
 
 
@@ -204,6 +206,7 @@ def other(name: str, text: str) -> Callable[[Path], object]:
         (reshape, r"model.norm.weight is F32 \(17,\), expected \(16,\)"),
         (other(INDEX, "[]"), r"index.json: no weight_map"),
         (other(INDEX, "{"), r"index.json: no weight_map"),
+        (other(INDEX, DEEP), r"index.json: no weight_map"),
         (other(INDEX, '{"weight_map": {"a": "../b.safetensors"}}'), r"index.json: weight_map must name files"),
         (other(INDEX, '{"weight_map": {"lost": "model-00001-of-00002.safetensors"}}'), r"00001-of-00002.safetensors lacks lost"),
         (lambda folder: (folder / INDEX).unlink(), r"model.safetensors: "),
@@ -211,6 +214,8 @@ def other(name: str, text: str) -> Callable[[Path], object]:
         (other(GENERATION, '{"eos_token_id": "x"}'), r"eos_token_id is x"),
         (other(GENERATION, '{"eos_token_id": [257, 1000000]}'), r"generation_config.json: eos_token_id is 1000000, the"),
         (other(GENERATION, "[]"), r"generation_config.json: not an object"),
+        (other(GENERATION, DEEP), r"generation_config.json: .*nested deeper than 32"),
+        (other("config.json", DEEP), r"config.json: .*nested deeper than 32"),
         (lambda folder: (folder / "tokenizer.json").unlink(), r"tokenizer.json: No such file"),
     ],
 )  # fmt: skip

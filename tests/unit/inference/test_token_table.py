@@ -106,7 +106,9 @@ def test_conversion_refuses_a_tokenizer_without_byte_information(tmp_path: Path)
     assert AnswerBuilder(World().request(), ZERO_DIGEST, TokenTexts(file.read_bytes(), 264)).reason is None
 
 
-@pytest.mark.parametrize("file", [b"", b"\xff", b"[]", b"{}", b'{"model":{"vocab":5},"decoder":{"type":"ByteLevel"}}'])
+@pytest.mark.parametrize(
+    "file", [b"", b"\xff", b"[]", b"{}", b'{"model":{"vocab":5},"decoder":{"type":"ByteLevel"}}', b'{"decoder":' * 200_000]
+)
 def test_malformed_tokenizer_file_is_refused(file: bytes) -> None:
     with pytest.raises(UnsupportedModel, match="tokenizer"):
         TokenTable(file, 264).write([65])
