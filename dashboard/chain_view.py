@@ -11,7 +11,7 @@ from bytewise.protocol.address_book import Network, StakeSource
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import RpcRefused, TryAgain
 from bytewise.protocol.units import Address, digest, unhex
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from chain.capsule.trie import trie_of_list
 from chain.client.access import Chain
 from chain.client.address_book import address_of
@@ -33,6 +33,13 @@ class ChainEvents:
         self._names = named_contracts(network)
         self._raw: dict[bytes, Mapping[str, Any]] = {}
         self._can_check = True
+        metrics.INDEX_LOGS_VERIFIED.set(1)
+
+    @property
+    def verifies_logs(self) -> bool:
+        """Whether `check_logs` compares events with receipts. False once the node refused because it does not return the receipts
+        of a block."""
+        return self._can_check
 
     def head(self, tag: str) -> ChainHeader:
         """Returns the newest block with a tag: latest, safe or finalized."""
@@ -62,8 +69,9 @@ class ChainEvents:
 
     def check_logs(self, blocks: Sequence[ChainHeader], events: Sequence[ChainEvent], trees: Collection[str]) -> None:
         """Compares events with the bloom filters and receipts roots of their blocks. Raises `TryAgain` if a block has other
-        logs, and `BrokenAnswer` if a header or a receipt is malformed. If the node refuses to return block receipts, this method
-        logs that once, and from then on accepts all events unchecked."""
+        logs, `BrokenAnswer` if a header or a receipt is malformed, and `RpcRefused` if the node refuses for now, for example
+        because of a rate limit. If the node has no method for block receipts, this method logs that once, and from then on
+        accepts all events unchecked."""
         watched = frozenset(self._watched(trees))
         for block in blocks:
             raw = self._raw.get(block.hash)
@@ -73,7 +81,10 @@ class ChainEvents:
             try:
                 verify_block_logs(self._client, raw, watched, given)
             except RpcRefused as error:
+                if not error.is_unknown_method:
+                    raise
                 self._can_check = False
+                metrics.INDEX_LOGS_VERIFIED.set(0)
                 telemetry.log_error("index.logs_unchecked", error, do="name a node that answers eth_getBlockReceipts")
 
     def _watched(self, trees: Collection[str]) -> dict[Address, str]:
@@ -152,7 +163,7 @@ class LogPlace(NamedTuple):
 def verify_block_logs(client: Chain, raw: Mapping[str, Any], watched: Collection[Address], given: Sequence[LogPlace]) -> None:
     """Checks that `given` are exactly the logs that the `watched` addresses have in one block. Raises `TryAgain` with the
     difference if they are not, `BrokenAnswer` if the node's header does not hash to its hash or an answer is malformed, and
-    `RpcRefused` if the node returns no block receipts.
+    `RpcRefused` if the node refuses to return block receipts.
 
     `raw` is the block as JSON-RPC returns it. The caller must know that the hash of this block is right.
     """

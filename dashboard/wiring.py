@@ -42,6 +42,7 @@ DRAIN_S = 5
 """Longest wait in seconds for open requests at shutdown. Then the server ends the requests that still run, such as event
 streams."""
 STEPS_PER_TICK = 50
+_LOGS_UNVERIFIED = "; events are not compared with receipts, because the node has no eth_getBlockReceipts"
 
 
 class DashboardProcess:
@@ -67,8 +68,8 @@ class DashboardProcess:
         folder = settings.release_logs
         self._logs = None if folder is None else ReleaseLogShelf(folder, book.epochs_domain)
         trees = [pool.tree for pool in book.pools]
-        source = ChainEvents(self._client, book)
-        self._indexer = Indexer(source, self._writer, book.deploy_block, SystemClock(), trees, settings.db.check_history)
+        self._source = ChainEvents(self._client, book)
+        self._indexer = Indexer(self._source, self._writer, book.deploy_block, SystemClock(), trees, settings.db.check_history)
 
     def app(self) -> FastAPI:
         """Returns the web application with pages and API."""
@@ -104,8 +105,9 @@ class DashboardProcess:
             if done.is_done or self._stop.is_set():
                 break
         behind = done.head - done.tip
+        value = f"{behind} blocks behind" + ("" if self._source.verifies_logs else _LOGS_UNVERIFIED)
         do = "Wait while it catches up; look at the log of this process if it does not."
-        self.readiness.record([Check("index", behind <= 2, f"{behind} blocks behind", "at most 2 blocks behind", do)])
+        self.readiness.record([Check("index", behind <= 2, value, "at most 2 blocks behind", do)])
         self.readiness.started()
         if rolled_back:
             self.check()

@@ -333,6 +333,11 @@ DISPUTES_TO_APPEAL = _counter("bytewise_disputes_to_appeal_total", "Verdicts aga
 
 INDEX_DIFFERENCES = _gauge("bytewise_index_differences", "Rows of the index that differ from the contracts' views, at most 20.",
                            INDEXERS)  # fmt: skip
+INDEX_LOGS_VERIFIED = _gauge(
+    "bytewise_index_logs_verified",
+    "1 if events of new blocks are compared with the blocks' receipts; 0 if the node has no receipts, or without an own index.",
+    INDEXERS,
+)
 INDEX_EVENTS = _counter("bytewise_index_events_total", "Events of contracts that were added to the index.", INDEXERS)
 VERDICTS = _counter(
     "bytewise_verdicts_total", "Final verdicts that were added to the index; one that a reorganisation repeats counts again.",

@@ -391,16 +391,15 @@ def _result(method: str, answer: Any) -> Any:
     error = answer.get("error")
     if error is None:
         return answer.get("result")
-    message, data = (
-        (str(error.get("message", ""))[:200], error.get("data")) if isinstance(error, dict) else (str(error)[:200], None)
-    )
+    known = error if isinstance(error, dict) else {"message": error}
+    message, data = str(known.get("message", ""))[:200], known.get("data")
     if isinstance(data, str) and data.startswith("0x") and len(data) >= 10:
         with reading_answer(method):
             reason = Reason.of(hex_bytes(data))
         raise ChainReverted(method, reason, reason)
     if "revert" in message.lower():
         raise ChainReverted(method, message)
-    raise RpcRefused(method, message)
+    raise RpcRefused(method, message, known.get("code"))
 
 
 def _text(value: Any) -> str:

@@ -254,10 +254,20 @@ class LeaseLost(Bug):
     rule, template = "R-58", "the nonce lease of {0} was taken over: fencing token {1} is out of date"
 
 
+UNKNOWN_METHOD = (-32601, -32004)
+"""JSON-RPC error codes of a node that does not have a method at all. Source: JSON-RPC 2.0 section 5.1 and EIP-1474."""
+
+
 class RpcRefused(Unavailable):
-    """A chain node refused a call for a reason of its own: full pool, nonce, price too low, unknown method."""
+    """A chain node refused a call for a reason of its own: full pool, nonce, price too low, unknown method. The third value, if
+    any, is the error code of JSON-RPC."""
 
     rule, template = "R-59", "{0} refused: {1}"
+
+    @property
+    def is_unknown_method(self) -> bool:
+        """Whether the node does not have the method. Every other refusal may end, for example that of a rate limit."""
+        return len(self.values) > 2 and self.values[2] in UNKNOWN_METHOD
 
 
 class LeaseStopped(Unavailable):

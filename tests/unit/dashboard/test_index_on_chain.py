@@ -31,9 +31,11 @@ from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
 from tests.fixtures.chain.devnet import CHALLENGER, GUARDIAN, OPERATORS, STAKE_WEI, VERIFIERS, deployed, mine, word
 from tests.fixtures.chain.devnet import batch as receipts_of
 from tests.fixtures.chain.fake_eigenlayer import MAX_AGE
+from tests.fixtures.chain.lying_endpoints import fronts, refuses
 from tests.fixtures.court.claimed_receipts import claimed
 from tests.fixtures.court.session import DisputeFixture
 from tests.fixtures.dashboard.indexed import BelievedEvents, EditedEvents, Indexed, found_differences, index_of, overturned_chain
+from tests.fixtures.metric_values import value_of
 
 UNSEEN = {
     ("AccessManager", "RoleGranted"), ("AccessManager", "RoleAdminChanged"), ("AccessManager", "RoleGrantDelayChanged"),
@@ -263,16 +265,23 @@ def test_node_that_lies_about_new_logs_or_receipts_is_refused(anvil: Anvil, tmp_
             made.follow()
     with pytest.raises(TryAgain, match="do not hash to the root"):
         index_of(WrongReceipts(anvil.url, CHAIN_ID), court.network, tmp_path, "receipts")
-    made = index_of(NoReceipts(anvil.url, CHAIN_ID), court.network, tmp_path, "believed")
-    assert found_differences(made, anvil.client, court.network) == [], "a node without receipts is believed"
 
 
-class NoReceipts(ChainClient):
-    """A node that does not know the method."""
-
-    def raw_receipts(self, number: int) -> Any:
-        """Refuses."""
-        raise RpcRefused("eth_getBlockReceipts", "the method does not exist")
+@pytest.mark.parametrize("code", [-32601, -32004, -32005])
+def test_only_a_node_without_block_receipts_is_believed_unchecked(anvil: Anvil, tmp_path: Path, code: int) -> None:
+    """-32005 is a rate limit, which ends."""
+    court, is_passing = DisputeFixture(anvil, tmp_path), code == -32005
+    with fronts(anvil, 1) as (front,):
+        source = ChainEvents(ChainClient(front.url, CHAIN_ID), court.network)
+        made = Indexed(f"sqlite:///{tmp_path / 'index.db'}", source, court.network.deploy_block)
+        front.change = refuses("eth_getBlockReceipts", code=code)
+        if is_passing:
+            with pytest.raises(RpcRefused):
+                made.follow()
+            front.change = None
+        made.follow()
+    assert found_differences(made, anvil.client, court.network) == []
+    assert source.verifies_logs is is_passing and value_of("bytewise_index_logs_verified") == is_passing
 
 
 class WrongReceipts(ChainClient):
