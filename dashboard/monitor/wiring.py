@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from bytewise.ports import Clock
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.branches import Fault, Unavailable
+from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.service import metrics, telemetry
 from bytewise.service.clock import SystemClock, monotonic_s
@@ -25,7 +26,7 @@ from chain.client.address_book import read_network, verify_code
 from dashboard.chain_view import ChainEvents, ChainState
 from dashboard.index.fold import RULES
 from dashboard.index.indexer import Indexer
-from dashboard.index.self_check import differences, record_life
+from dashboard.index.self_check import StateSource, differences, record_life
 from dashboard.monitor.findings import InvariantResult, InvariantState
 from dashboard.monitor.invariants import INVARIANTS, all_unknown, evaluate
 from dashboard.monitor.observation import EpochLogs, Observation
@@ -37,8 +38,8 @@ from kms.release_log.entitlement import AuditBlock
 
 STEPS = 200
 """Most steps of the indexer in one pass."""
-IN_USE = (2, 3)
-"""The states ACTIVE and DRAINING of a key epoch. The monitor reads the release logs of epochs in these states only."""
+IN_USE = (EpochState.ACTIVE.value, EpochState.DRAINING.value)
+"""States of a key epoch in which shards release for audits and disputes."""
 
 
 class MonitorReport(NamedTuple):
@@ -137,7 +138,7 @@ class Monitor:
             state = ChainState(self._client, self._network, at.hash)
             scene = Scene(index, {}, self._clock.now(), self._settings.invariants.stale_s, package_version())
             money = read_money(self._client, self._network, state.view("Lens", "money"), at.number, Digest(at.hash))
-            yield Observation(scene, state, money, self._read_logs(index), self._settings.invariants)
+            yield Observation(scene, state, money, self._read_logs(index, state), self._settings.invariants)
 
     def _self_check(self) -> None:
         """Compares the index with the contracts when the time for it has come. A monitor that only reads the index skips this,
@@ -155,12 +156,23 @@ class Monitor:
         # After a difference the next pass compares again at once: one wrong answer of one node may have caused it.
         self._check_due_s = monotonic_s() + (0 if found else self._settings.db.check_s)
 
-    def _read_logs(self, index: IndexSnapshot) -> tuple[EpochLogs, ...]:
-        at, rows = index.state(), index.all(KeyEpochFact, state=IN_USE)
+    def _read_logs(self, index: IndexSnapshot, state: StateSource) -> tuple[EpochLogs, ...]:
+        """Reads the release logs of every key epoch in which shards may release now."""
+        at, epochs = index.state(), [row["epoch"] for row in index.all(KeyEpochFact, state=IN_USE)]
+        compromised = index.all(KeyEpochFact, state=EpochState.COMPROMISED.value)
+        epochs += [row["epoch"] for row in compromised if _may_have_disputes(state, row["epoch"])]
         if self._logs is None:
-            return tuple(EpochLogs(row["epoch"], 0, False, (), "the settings have no [release_logs]") for row in rows)
+            return tuple(EpochLogs(each, 0, False, (), "the settings have no [release_logs]") for each in epochs)
         seen = AuditBlock(at.number, at.timestamp, self._clock.now())
-        return tuple(self._logs.read(row["epoch"], seen) for row in rows)
+        return tuple(self._logs.read(each, seen) for each in epochs)
+
+
+def _may_have_disputes(state: StateSource, epoch: int) -> bool:
+    """Returns whether shards may still release for disputes of a compromised key epoch. An epoch that was never active has no
+    receipts and so no disputes."""
+    calls = [("KeyEpochs", "isOpenForDisputes", (epoch,)), ("KeyEpochs", "inclusionEnd", (epoch,))]
+    is_open, inclusion_end = state.views(calls)
+    return bool(is_open and inclusion_end)
 
 
 def _report(seen: Observation, results: tuple[InvariantResult, ...]) -> MonitorReport:

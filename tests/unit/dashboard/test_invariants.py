@@ -21,7 +21,10 @@ from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Blob, Digest, hex0x
 from bytewise.service.settings import load_settings
 from bytewise.storage.index.tables import DisputeFact, VoteFact
 from chain.client.address_book import write_network
+from chain.deployment.calls import call_of
+from chain.deployment.deploy import compromise_epoch
 from chain.deployment.params import DEVNET
+from chain.sending.transactions import send_all
 from cli.demo.site import write_toml
 from dashboard.monitor.checks import audits_agree, unproven_audits_agree
 from dashboard.monitor.findings import CheckReport, InvariantFinding, InvariantState, conclude, exit_of_results
@@ -31,7 +34,7 @@ from dashboard.monitor.settings import InvariantSettings, MonitorSettings
 from dashboard.monitor.wiring import Monitor
 from dashboard.views.scene import Scene
 from tests.fixtures.chain.anvil import Anvil, running_anvil
-from tests.fixtures.chain.devnet import OPERATORS, SHARDS, STAKE_WEI, VERIFIERS, mine, word
+from tests.fixtures.chain.devnet import GUARDIAN, OPERATORS, SHARDS, STAKE_WEI, VERIFIERS, mine, word
 from tests.fixtures.chain.devnet import batch as receipts_of
 from tests.fixtures.chain.lying_endpoints import LyingEndpoint, fronts, gone
 from tests.fixtures.court.claimed_receipts import claimed
@@ -297,6 +300,17 @@ def test_broken_log_breaks_logs_extend_and_silence_does_not(overturned: DisputeF
         bad = tuple(log._replace(broken=("ends before record 4",) if log.place == 2 else (), silent="away") for log in epoch.logs)
         broken = evaluated("logs-extend", found._replace(logs=(epoch._replace(logs=bad),)))
     assert broken.state is BROKEN and broken.findings[0].subject == SHARDS[1].address and "away" in broken.reason
+
+
+def test_logs_of_a_compromised_epoch_are_read_while_it_has_disputes(anvil: Anvil, tmp_path: Path) -> None:
+    """Nobody serves these shards, so a log that the monitor reads is unknown."""
+    court = DisputeFixture(anvil, tmp_path)
+    seen = Monitored(tmp_path / "monitor", court.network, anvil.url)
+    send_all(anvil.client, [call_of(GUARDIAN, court.network, compromise_epoch(1))], 30)
+    found = seen.look()["logs-extend"]
+    assert found.state is UNKNOWN and "shard 3 of key epoch 1" in found.reason
+    anvil.pass_time(DEVNET.times.key_retention + 1)
+    assert seen.states()["logs-extend"] is HOLDS
 
 
 # --- nodes that lie, lag or are away ---
