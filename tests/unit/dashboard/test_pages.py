@@ -160,7 +160,7 @@ def test_csv_names_where_its_list_goes_on(client: httpx2.Client) -> None:
     assert found == whole and len(whole) == 5
 
 
-@pytest.mark.parametrize("path", ["/disputes", "/statistics", "/console"])
+@pytest.mark.parametrize("path", ["/disputes", "/statistics", "/console", "/console/replay"])
 def test_forms_keep_the_block_of_their_page(client: httpx2.Client, path: str) -> None:
     block = client.get("/api/v1/meta").json()["block"]["number"] - 1
     (fields,) = (fields for action, fields in Outline(client.get(f"{path}?block={block}").text).forms if action == path)
