@@ -67,10 +67,9 @@ class IndexMeta(Record):
     head: int
     """Newest block that the chain node had when the indexer last asked it."""
     behind_blocks: int
-    """Number of blocks from `block` up to `head`. For the newest block it is the number of blocks that the index does not have
-    yet."""
+    """Number of blocks up to `head` that the index does not have yet, whatever block the request named."""
     behind_s: int
-    """Age of `block` in seconds."""
+    """Age of the newest indexed block in seconds, whatever block the request named."""
     is_stale: bool
     """Whether `behind_s` is above the limit of this dashboard."""
     safe: int

@@ -20,8 +20,8 @@ class Scene:
     """Snapshot of the index with the other data that the views of one answer share: clock, names and limits."""
 
     def __init__(self, index: IndexSnapshot, names: Mapping[str, str], now: int, stale_s: int, version: str) -> None:
-        """`names` are the chosen names by account. `now` is wall time in Unix seconds. The index is stale if the block of the
-        snapshot is older than `stale_s` seconds."""
+        """`names` are the chosen names by account. `now` is wall time in Unix seconds. The index is stale if its newest
+        block is older than `stale_s` seconds."""
         self.index = index
         self.state = index.state()
         self._names = names
@@ -47,11 +47,11 @@ class Scene:
     def meta(self) -> IndexMeta:
         """Returns the state of the index from which the answer is made."""
         state = self.state
-        behind_s = max(0, self._now - state.timestamp)
+        behind_s = max(0, self._now - state.newest_timestamp)
         return IndexMeta(
             chain_id=state.chain_id,
             block=BlockName(number=state.number, hash=hex0x(state.hash), time=time_of(state.timestamp)),
-            head=state.head, behind_blocks=max(0, state.head - state.number), behind_s=behind_s,
+            head=state.head, behind_blocks=max(0, state.head - state.newest), behind_s=behind_s,
             is_stale=behind_s > self._stale_s, safe=state.safe, finalized=state.finalized, checked_block=state.checked_block,
             differences=state.differences, version=self._version,
         )  # fmt: skip

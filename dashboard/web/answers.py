@@ -159,13 +159,9 @@ class DashboardSite:
         index does not have that block."""
         with self.reader.snapshot(block) as index:
             scene = Scene(index, self.names, self.clock.now(), self.stale_s, self.version)
-            if block is not None and (block > self._newest() or scene.state.number < 0):
+            if block is not None and (block > scene.state.newest or scene.state.number < 0):
                 raise bad_request(f"the index has no state of block {block}", "no_block")
             yield scene
-
-    def _newest(self) -> int:
-        with self.reader.snapshot() as index:
-            return index.state().number
 
 
 def answer(

@@ -13,6 +13,9 @@ from bytewise.storage.index.tables import INDEX_METADATA, BlockRow, EventRow, Fa
 Row = Mapping[str, Any]
 """The columns of a row, by name."""
 
+_NO_BLOCK = (-1, b"", 0)
+"""Number, hash and time of the newest block of an index that has none."""
+
 
 class IndexState(NamedTuple):
     """State of the index and of the chain node that it reads."""
@@ -22,6 +25,9 @@ class IndexState(NamedTuple):
     """Number of the newest indexed block, or the requested block if the snapshot has one. It is -1 in a new index."""
     hash: Digest
     timestamp: int
+    newest: int
+    """Number of the newest indexed block, whether or not the snapshot has a requested block. It is -1 in a new index."""
+    newest_timestamp: int
     safe: int
     finalized: int
     head: int
@@ -74,14 +80,16 @@ class IndexSnapshot:
         """Returns the state of the index."""
         meta = {name: value for name, value in self._connection.execute(select(MetaRow.name, MetaRow.value))}
         newest = select(BlockRow.number, BlockRow.hash, BlockRow.timestamp).order_by(BlockRow.number.desc()).limit(1)
+        tip = row = self._connection.execute(newest).one_or_none()
         if self._at is not None:
-            newest = newest.where(BlockRow.number <= self._at)
-        row = self._connection.execute(newest).one_or_none()
-        number, hash_, timestamp = row or (-1, b"", 0)
+            row = self._connection.execute(newest.where(BlockRow.number <= self._at)).one_or_none()
+        number, hash_, timestamp = row or _NO_BLOCK
+        newest_number, _, newest_timestamp = tip or _NO_BLOCK
+        differences = tuple(line for line in meta.get("differences", "").splitlines() if line)
         return IndexState(
             int(meta.get("chain_id", 0)), number if self._at is None or row is None else self._at, Digest(hash_), timestamp,
-            int(meta.get("safe", 0)), int(meta.get("finalized", 0)), int(meta.get("head", -1)), int(meta.get("seen_at", 0)),
-            int(meta.get("checked_block", 0)), tuple(line for line in meta.get("differences", "").splitlines() if line),
+            newest_number, newest_timestamp, int(meta.get("safe", 0)), int(meta.get("finalized", 0)), int(meta.get("head", -1)),
+            int(meta.get("seen_at", 0)), int(meta.get("checked_block", 0)), differences,
             int(meta["record_life"]) if "record_life" in meta else None,
         )  # fmt: skip
 

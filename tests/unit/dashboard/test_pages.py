@@ -239,6 +239,19 @@ def test_stale_index_says_how_old_it_is(tmp_path: Path) -> None:
         assert httpx2.get(f"{address}/api/v1/meta", timeout=WAIT_S).json()["is_stale"]
 
 
+def test_request_for_an_earlier_block_tells_the_state_of_the_index(tmp_path: Path) -> None:
+    own = RecordedSite(tmp_path)
+    with served(own.app) as address:
+        now = httpx2.get(f"{address}/overview.json", timeout=WAIT_S).json()["meta"]
+        assert (now["behind_blocks"], now["behind_s"], now["is_stale"]) == (0, 3, False)
+        block = now["block"]["number"] - 1
+        then = httpx2.get(f"{address}/overview.json", params={"block": block}, timeout=WAIT_S).json()["meta"]
+        assert then["block"]["number"] == block and then == now | {"block": then["block"]}
+        own.clock.seconds += 4000
+        then = httpx2.get(f"{address}/overview.json", params={"block": block}, timeout=WAIT_S).json()["meta"]
+        assert then["is_stale"] and then["behind_s"] == 4003
+
+
 def test_index_that_differs_warns_on_every_page(tmp_path: Path) -> None:
     own = RecordedSite(tmp_path)
     own.writer.note_check(7, ["dispute 0xab: phase is 3 in the index, 4 on the chain"])
