@@ -92,6 +92,8 @@ class DashboardSettings:
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
             raise ConfigurationError("schema_version", f"{self.schema_version}: this program reads {SCHEMA_VERSION}")
+        if self.role != "dashboard":
+            raise ConfigurationError("role", f"{self.role[:40]}: this file is not of a dashboard")
         _ = self.account_names
 
     @property

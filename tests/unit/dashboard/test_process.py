@@ -150,7 +150,8 @@ def _with_port(place: Place, database: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ('names = ["nonsense"]\n', "malformed address"), ("[api]\nport = true\n", "api.port: not a int"),
+        ('names = ["nonsense"]\n', "malformed address"), ('role = "shard"\n', "not of a dashboard"),
+        ("[api]\nport = true\n", "api.port: not a int"),
         ("[signer]\nkey_file = 'x'\n", "signer: unknown setting"), ("[db]\n", "set url, or url_file"),
     ],
 )  # fmt: skip
@@ -158,7 +159,7 @@ def test_wrong_settings_are_named(tmp_path: Path, change: str, why: str, capfd: 
     (tmp_path / "network.json").write_text("{}")
     base = 'network_file = "network.json"\n'
     rest = '[chain]\nrpc_url = "http://127.0.0.1:1"\n' + ("" if "[db]" in change else '[db]\nurl = "sqlite:///index.db"\n')
-    text = base + change + rest if change.startswith("names") else base + rest + change
+    text = base + rest + change if change.startswith("[") else base + change + rest
     (tmp_path / "dashboard.toml").write_text(text)
     assert run_dashboard(["run", "--config", str(tmp_path / "dashboard.toml")]) == 64
     assert why in json.loads(capfd.readouterr().err.splitlines()[-1])["detail"]
