@@ -85,8 +85,10 @@ class ReleaseLogShelf:
         with self._lock:
             for copy in self._copies():
                 try:
-                    decisions += self._decisions(copy)
-                    times.append(copy.last_read_at())
+                    # Both are read first, so that a copy of which one is altered does not count at all.
+                    read_at, found = copy.last_read_at(), self._decisions(copy)
+                    times.append(read_at)
+                    decisions += found
                 except (ConfigurationError, OSError) as error:
                     unreadable.append(copy.path.name)
                     telemetry.log("release_log.unreadable", file=copy.path.name, why=str(error))

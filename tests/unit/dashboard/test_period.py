@@ -279,8 +279,11 @@ def test_altered_copy_of_a_log_is_named_and_not_counted(tmp_path: Path) -> None:
     found = shelf(tmp_path)
     before = found.seen
     file = tmp_path / f"releases-1-{SHARES[1].address}.jsonl"
-    for altered in (file.read_bytes().replace(b'"decision":"1"', b'"decision":"2"', 1), b"{}\n", b"\xff\n"):
+    whole, time = file.read_bytes(), file.with_suffix(".seen")
+    copies = [(whole.replace(b'"decision":"1"', b'"decision":"2"', 1), b"1"), (b"{}\n", b"1"), (b"\xff\n", b"1"), (whole, b"x")]
+    for altered, read_at in copies:
         file.write_bytes(altered)
+        time.write_bytes(read_at)
         found.refresh()
         seen = found.seen
         assert before is not None and seen is not None and seen.version != before.version
