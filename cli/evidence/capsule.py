@@ -362,14 +362,12 @@ def finality(
 
 def _answer(file: Path) -> Any:
     """Reads a file with the JSON answer of a beacon node. Raises `ConfigurationError` if the file is no JSON."""
-    import json
-
-    from bytewise.protocol.encoding import verify_depth
-    from bytewise.protocol.errors.records import TooLarge
+    from bytewise.protocol.encoding import parse_typed
+    from bytewise.protocol.errors.records import NotCanonical
 
     try:
-        return json.loads(verify_depth(_read(file)))
-    except (ValueError, TooLarge):
+        return parse_typed(_read(file))
+    except NotCanonical:
         raise ConfigurationError(file.name, "is no JSON: save the answer of a beacon node") from None
 
 
