@@ -110,6 +110,7 @@ class ProposalSummary(Record):
     """A governance proposal, or an operation that a timelock delays."""
 
     kind: str
+    """`vote` for a governance proposal. For an operation that a timelock delays, the timelock's address."""
     id: str
     state: str
     """`voting`, `defeated`, `queued`, `scheduled`, `executed`, `cancelled`; or `ended: …` if a vote ended with a majority and
@@ -249,7 +250,11 @@ def alarms(scene: Scene, told: Statistics, overdue: int) -> Iterator[str]:
     if meta.differences:
         yield f"This index differs from the contracts in {len(meta.differences)} places. Do not rely on it."
     if scene.paused_until is not None:
-        yield f"The guardian has paused the network until {scene.paused_until.utc}. No money moves, and no deadline passes."
+        until = scene.paused_until.utc
+        yield (
+            f"The guardian has paused the network until {until}. Nobody can withdraw credits, no deadline passes, and only the "
+            "guardian can end a dispute."
+        )
     if told.held_environments:
         yield f"The breaker holds convictions in {told.held_environments} environments until the curator has looked."
     if told.stopped_pools:
@@ -380,7 +385,7 @@ def _state_of_proposal(scene: Scene, row: Row) -> str:
     quorum."""
     if row["state"] != "voting" or row["vote_end"] is None or scene.state.number <= row["vote_end"]:
         return str(row["state"])
-    return "defeated" if row["votes_for"] <= row["votes_against"] else "ended: defeated if votes lack a quorum"
+    return "defeated" if row["votes_for"] <= row["votes_against"] else "ended: accepted if the votes reach the quorum"
 
 
 # --- environments, models, keys ---

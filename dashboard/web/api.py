@@ -227,7 +227,7 @@ def _add_events(router: APIRouter, site: DashboardSite) -> None:
         responses={200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."}},
     )  # fmt: skip
     def stream_events(
-        last_event_id: Annotated[str | None, Header(pattern=EVENT_ID, description="Go on behind this event.")] = None,
+        last_event_id: Annotated[str | None, Header(pattern=EVENT_ID, description="Continue after this event.")] = None,
         after: EventQuery = None,
         only: Annotated[
             Literal["reorg"] | None, Query(description="`reorg` alone, until the block of `after` is replaced or `final`.")

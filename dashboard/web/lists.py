@@ -62,10 +62,11 @@ CursorQuery = Annotated[
 
 _MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)?$"
 SinceQuery = Annotated[
-    str | None, Query(pattern=_MOMENT, description="First moment: `2026-11-01` or `2026-11-01T12:00:00Z`. By default everything.")
+    str | None,
+    Query(pattern=_MOMENT, description="First moment: `2026-11-01` or `2026-11-01T12:00:00Z`. By default from the first block."),
 ]
 UntilQuery = Annotated[
-    str | None, Query(pattern=_MOMENT, description="Last day, whole, or a moment that is the first one outside.")
+    str | None, Query(pattern=_MOMENT, description="Last day, included, or the first moment after the period.")
 ]
 DAY_S = 86_400
 

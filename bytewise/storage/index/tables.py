@@ -422,7 +422,7 @@ class ProposalFact(Fact):
 
     __tablename__ = "proposal"
     kind: Mapped[Word] = mapped_column(primary_key=True)
-    """Kind of the proposal: `vote`, `short_timelock` or `long_timelock`."""
+    """`vote` for a governance proposal. For a call that waits, the address of its timelock."""
     id: Mapped[Word] = mapped_column(primary_key=True)
     state: Mapped[Word]
     proposed_block: Mapped[Int64]

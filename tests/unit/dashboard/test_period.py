@@ -206,7 +206,7 @@ def test_later_settlement_moves_no_conviction_and_no_report(new_database: NewDat
     ("votes", "empty_blocks", "state"),
     [
         ([], 3, "voting"), ([(1, 5)], 3, "voting"), ([], 4, "defeated"), ([(0, 5), (1, 5)], 4, "defeated"),
-        ([(0, 4), (1, 5)], 4, "ended: defeated if votes lack a quorum"),
+        ([(0, 4), (1, 5)], 4, "ended: accepted if the votes reach the quorum"),
     ],
 )  # fmt: skip
 def test_vote_that_is_over_is_not_shown_as_running(
