@@ -25,7 +25,7 @@ from sqlalchemy import delete
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.units import U64
 from bytewise.service.exit_codes import Exit
-from bytewise.service.settings import child_environment
+from bytewise.service.settings import child_environment, load_settings
 from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.migrations.migrate import migrate
 from bytewise.storage.tables import ReleaseRow
@@ -34,9 +34,12 @@ from cli.__main__ import main
 from cli.demo.site import free_ports, write_toml
 from dashboard.__main__ import main as run_dashboard
 from dashboard.monitor.invariants import NAMES
+from dashboard.settings import DashboardSettings
+from dashboard.wiring import DashboardProcess
 from enclave.release_client import ShardKeySource
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import OPERATORS, deployed
+from tests.fixtures.chain.lying_endpoints import fronts, refuses
 from tests.fixtures.cli.key_site import KeySite, site
 from tests.source import ROOT
 
@@ -49,12 +52,13 @@ MOMENT_S = 0.1
 class Place:
     """A folder with settings for a dashboard of a network."""
 
-    def __init__(self, folder: Path, anvil: Anvil, network: Network) -> None:
+    def __init__(self, folder: Path, url: str, network: Network) -> None:
+        """`url`: a node."""
         self.port, self.metrics = free_ports(2)
         write_network(folder / "network.json", network)
         settings = {
             "network_file": "network.json", "names": [f"{OPERATORS[0].address} lighthouse"],
-            "chain": {"rpc_url": anvil.url, "poll_s": 0.2, "timeout_s": 60}, "db": {"url": "sqlite:///index.db", "check_s": 1},
+            "chain": {"rpc_url": url, "poll_s": 0.2, "timeout_s": 60}, "db": {"url": "sqlite:///index.db", "check_s": 1},
             "api": {"port": self.port}, "metrics": {"port": self.metrics},
         }  # fmt: skip
         self.config = write_toml(folder / "dashboard.toml", settings)
@@ -100,7 +104,7 @@ def refusal(place: Place) -> tuple[int, str]:
 
 
 def test_dashboard_follows_a_chain_and_goes_on_after_a_restart(anvil: Anvil, tmp_path: Path) -> None:
-    place = Place(tmp_path, anvil, deployed(anvil))
+    place = Place(tmp_path, anvil.url, deployed(anvil))
     with running(place):
         place.until_block(anvil.mine(3))
         assert place.get(f"/operators/{OPERATORS[0].address}").status_code == 200 and "lighthouse" in place.get("/operators").text
@@ -129,17 +133,28 @@ def _until_checked(place: Place) -> None:
 
 def test_dashboard_refuses_what_it_cannot_use(anvil: Anvil, tmp_path: Path) -> None:
     network = deployed(anvil)
-    place = Place(tmp_path, anvil, network)
+    place = Place(tmp_path, anvil.url, network)
     migrate(f"sqlite:///{tmp_path / 'index.db'}")
     code, log = refusal(place)
     assert code == 64 and "has tables of something else" in log
     (tmp_path / "index.db").unlink()
     with running(place):
         place.until_block(1)
-        other = Place(tmp_path, anvil, network)
+        other = Place(tmp_path, anvil.url, network)
         other.config = write_toml(tmp_path / "taken.toml", _with_port(place, "other.db"))
         code, log = refusal(other)
         assert code == 64 and "cannot be used: name a free port" in log
+
+
+def test_readiness_says_that_a_node_has_no_block_receipts(anvil: Anvil, tmp_path: Path) -> None:
+    network = deployed(anvil)
+    with fronts(anvil, 1) as (front,):
+        front.change = refuses("eth_getBlockReceipts", code=-32601)
+        settings = load_settings(DashboardSettings, Place(tmp_path, front.url, network).config)
+        dashboard = DashboardProcess(settings, threading.Event())
+        dashboard.tick()
+    (check,) = (each for each in dashboard.readiness.checks() if each.name == "index")
+    assert check.ok and "the node has no eth_getBlockReceipts" in check.value
 
 
 def _with_port(place: Place, database: str) -> dict[str, object]:
