@@ -28,8 +28,8 @@ class TokenTexts:
         self.schemas = Schemas(self.lexicon)
 
     def verify(self) -> None:
-        """Raises `CannotExecute` if the artifact does not define the text of its tokens. Conversion to `exact-1` refuses such
-        checkpoints."""
+        """Raises `CannotExecute` if the artifact does not define the text of its tokens. The commands that make artifacts refuse
+        such checkpoints."""
         try:
             self.lexicon.verify()
         except UnsupportedModel as error:

@@ -56,13 +56,15 @@ class TokenTable:
     @cached_property
     def pieces(self) -> list[bytes]:
         """Bytes of each token by id. There is one entry for each logit, and the entry of a control token is empty. Raises
-        `UnsupportedModel` if the file has another kind of vocabulary."""
+        `UnsupportedModel` if the file is malformed or has another kind of vocabulary."""
         try:
             names = self._names()
             silent = self.control
+            if {*map(type, names), *map(type, silent)} - {int} or {*map(type, names.values())} - {str}:
+                raise TypeError("a token's id is not an integer, or its name is not a text")
             write = self._byte_level() if self._has("ByteLevel") else self._sentence_piece()
             return [write(names[i]) if i in names and i not in silent else b"" for i in range(self.vocabulary)]
-        except (AttributeError, KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UnsupportedModel(f"tokenizer file: {type(error).__name__} {str(error)[:100]}") from None
 
     @cached_property
@@ -98,8 +100,8 @@ class TokenTable:
     @cached_property
     def _content(self) -> Mapping[str, Any]:
         try:
-            content: Mapping[str, Any] = json.loads(verify_depth(self.file))
-        except (ValueError, TooLarge) as error:
+            content: Mapping[str, Any] = json.loads(verify_depth(self.file).decode())
+        except (TooLarge, ValueError) as error:
             raise UnsupportedModel(f"tokenizer file: {str(error)[:100]}") from None
         return content
 

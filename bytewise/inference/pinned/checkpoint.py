@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bytewise.inference.artifact import mapped_weights
 from bytewise.inference.artifact.artifact import Progress
+from bytewise.inference.artifact.token_table import TokenTable
 from bytewise.inference.convert import checkpoint as checkpoints
 from bytewise.inference.convert.staging_dir import staging_dir
 from bytewise.inference.manifest import (
@@ -60,9 +61,12 @@ class PinnedArtifact(VerifiedArtifact[PinnedManifest]):
     def config(self) -> dict[str, Any]:
         """Content of config.json. Reading it raises `ArtifactMismatch` if the file is not a JSON object."""
         try:
-            return dict(json.loads(verify_depth(self.content[CONFIG_FILE])))
-        except (ValueError, TypeError, TooLarge):
-            raise ArtifactMismatch(self.name, f"{CONFIG_FILE}: not a JSON object") from None
+            value = json.loads(verify_depth(self.content[CONFIG_FILE]).decode())
+        except (TooLarge, ValueError):
+            value = None
+        if not isinstance(value, dict):
+            raise ArtifactMismatch(self.name, f"{CONFIG_FILE}: not a JSON object")
+        return value
 
     def tensors(self) -> dict[str, Tensor]:
         """Returns every tensor of every weights file by name. Raises `ArtifactMismatch` if a file has no readable tensors or a
@@ -89,6 +93,8 @@ def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest
     """
     with staging_dir(out) as partial:
         source = checkpoints.read(checkpoint)
+        # Stop strings and schemas use the bytes of tokens, so refuse by name a tokenizer that does not define them.
+        TokenTable(_file(checkpoint, TOKENIZER_FILE), source.architecture.vocabulary).verify()
         weights = sorted(path.name for path in checkpoint.glob("*.safetensors"))
         if not weights:
             raise UnsupportedModel("a checkpoint without safetensors files")

@@ -80,6 +80,11 @@ def test_folder_without_a_checkpoint_is_not_pinned(place: PinnedModel, tmp_path:
     source = Path(shutil.copytree(place.source, tmp_path / "checkpoint"))
     with pytest.raises(ConfigurationError):
         checkpoint.pin(source, tmp_path / "checkpoint")
+    words = (source / "tokenizer.json").read_bytes()
+    (source / "tokenizer.json").write_text(json.dumps(json.loads(words) | {"decoder": {"type": "CTC"}}))
+    with pytest.raises(UnsupportedModel, match="tokenizer decoder CTC"):
+        checkpoint.pin(source, tmp_path / "out")
+    (source / "tokenizer.json").write_bytes(words)
     (source / "chat_template.jinja").unlink()
     with pytest.raises(UnsupportedModel, match="chat_template"):
         checkpoint.pin(source, tmp_path / "out")
@@ -87,6 +92,13 @@ def test_folder_without_a_checkpoint_is_not_pinned(place: PinnedModel, tmp_path:
     with pytest.raises(UnsupportedModel, match="safetensors"):
         checkpoint.pin(source, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("config", [b"[]", b"{", b"[" * 200_000])
+def test_config_that_is_no_object_is_refused(place: PinnedModel, config: bytes) -> None:
+    artifact = dataclasses.replace(place.artifact, content={**place.artifact.content, "config.json": config})
+    with pytest.raises(ArtifactMismatch, match=r"config.json: not a JSON object"):
+        _ = artifact.config
 
 
 def test_an_artifact_chooses_its_engine(place: PinnedModel) -> None:

@@ -106,12 +106,21 @@ def test_conversion_refuses_a_tokenizer_without_byte_information(tmp_path: Path)
     assert AnswerBuilder(World().request(), ZERO_DIGEST, TokenTexts(file.read_bytes(), 264)).reason is None
 
 
+NO_NAMES = b'{"model":{"vocab":{}},"decoder":{"type":"ByteLevel"},"added_tokens":[%b]}'
+
+
 @pytest.mark.parametrize(
-    "file", [b"", b"\xff", b"[]", b"{}", b'{"model":{"vocab":5},"decoder":{"type":"ByteLevel"}}', b'{"decoder":' * 200_000]
-)
+    "file",
+    [
+        b"", b"\xff", b"[]", b"{}", b"[" * 200_000, '"\u2200"[['.encode("utf-16"),
+        b'{"model":{"vocab":5},"decoder":{"type":"ByteLevel"}}', b'{"model":{"vocab":[["a"]]},"decoder":{"type":"ByteLevel"}}',
+        b'{"model":{"vocab":{"\\ud800":65}},"decoder":{"type":"ByteLevel"}}',
+        NO_NAMES % b'{"id":"65","content":"a","special":true}', NO_NAMES % b'{"id":65,"content":["a"],"special":false}',
+    ],
+)  # fmt: skip
 def test_malformed_tokenizer_file_is_refused(file: bytes) -> None:
     with pytest.raises(UnsupportedModel, match="tokenizer"):
-        TokenTable(file, 264).write([65])
+        TokenTable(file, 264).verify()
 
 
 @given(st.lists(st.binary(max_size=4), max_size=12), st.lists(st.text("abé", min_size=1, max_size=3), min_size=1, max_size=3))
