@@ -126,8 +126,8 @@ def read(path: Path, context: int | None = None) -> Checkpoint:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(verify_depth(path.read_bytes()))
-    except (OSError, ValueError, TooLarge) as error:
+        value = json.loads(verify_depth(path.read_bytes()).decode())
+    except (OSError, TooLarge, ValueError) as error:
         raise UnsupportedModel(f"{path.name}: {error}") from None
     if not isinstance(value, dict):
         raise UnsupportedModel(f"{path.name}: not an object")
@@ -280,10 +280,10 @@ def read_generation(folder: Path, vocabulary: int) -> tuple[Generation, tuple[in
     temperature, because `transformers` reads the file so. Raises `UnsupportedModel`, which names a bad member.
     """
     try:
-        values = json.loads(verify_depth((folder / GENERATION_FILE).read_bytes()))
+        values = json.loads(verify_depth((folder / GENERATION_FILE).read_bytes()).decode())
     except FileNotFoundError:
         values = {}
-    except (OSError, ValueError, TooLarge) as error:
+    except (OSError, TooLarge, ValueError) as error:
         raise UnsupportedModel(f"{GENERATION_FILE}: {str(error)[:200]}") from None
     if not isinstance(values, dict):
         raise UnsupportedModel(f"{GENERATION_FILE}: not an object")

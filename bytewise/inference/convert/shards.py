@@ -137,8 +137,8 @@ def _index(path: Path) -> dict[str, str] | None:
     except OSError as error:
         raise UnsupportedModel(f"{INDEX_FILE}: {error.strerror}") from None
     try:
-        names = json.loads(verify_depth(raw))["weight_map"]
-    except (ValueError, KeyError, TypeError, TooLarge):
+        names = json.loads(verify_depth(raw).decode())["weight_map"]
+    except (TooLarge, ValueError, KeyError, TypeError):
         raise UnsupportedModel(f"{INDEX_FILE}: no weight_map") from None
     if not isinstance(names, dict) or not all(isinstance(file, str) and Path(file).name == file for file in names.values()):
         raise UnsupportedModel(f"{INDEX_FILE}: weight_map must name files of the checkpoint's own folder")

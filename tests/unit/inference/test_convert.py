@@ -190,6 +190,10 @@ def spoil(folder: Path, name: str, value: torch.Tensor) -> None:
             save_file(tensors | {name: value}, file)
 
 
+DEEP = "[" * 200_000
+"""A document whose nesting no recursive parser survives."""
+
+
 def other(name: str, text: str) -> Callable[[Path], object]:
     """Another file of that name."""
     return lambda folder: (folder / name).write_text(text)
@@ -207,6 +211,9 @@ def other(name: str, text: str) -> Callable[[Path], object]:
         (other(INDEX, "[]"), r"index.json: no weight_map"),
         (other(INDEX, "{"), r"index.json: no weight_map"),
         (other(INDEX, DEEP), r"index.json: no weight_map"),
+        (other(GENERATION, DEEP), r"generation_config.json: .*nested deeper"),
+        (other("config.json", DEEP), r"config.json: .*nested deeper"),
+        (other("config.json", "{"), r"config.json: "),
         (other(INDEX, '{"weight_map": {"a": "../b.safetensors"}}'), r"index.json: weight_map must name files"),
         (other(INDEX, '{"weight_map": {"lost": "model-00001-of-00002.safetensors"}}'), r"00001-of-00002.safetensors lacks lost"),
         (lambda folder: (folder / INDEX).unlink(), r"model.safetensors: "),
