@@ -115,7 +115,12 @@ class SignedNote(NamedTuple):
 
 def parse_note(data: str) -> SignedNote:
     """Parses a note. Raises `MalformedValue` for any text that `SignedNote.encode` would not return."""
-    if len(data.encode()) > MAX_NOTE_BYTES:
+    # A lone surrogate has no UTF-8 form, and so no signature covers it.
+    try:
+        size = len(data.encode())
+    except UnicodeEncodeError as error:
+        raise MalformedValue("note", f"character {error.start} is not text") from None
+    if size > MAX_NOTE_BYTES:
         raise MalformedValue("note", f"longer than {MAX_NOTE_BYTES} bytes")
     text, gap, lines = data.rpartition("\n\n")
     if not gap or not text or not lines.endswith("\n") or _CONTROL.search(data):
@@ -136,7 +141,7 @@ def parse_key(text: str) -> NoteKey:
     for kind, length in _KEY_LENGTHS.items():
         if raw.startswith(kind.value) and len(raw) == len(kind.value) + length:
             key = NoteKey(name, kind, raw[len(kind.value) :])
-            if key.text == text and key.id.hex() == identifier and re.fullmatch(r"[^\s+]+", name):
+            if re.fullmatch(r"[^\s+\ud800-\udfff]+", name) and key.text == text and key.id.hex() == identifier:
                 return key
     raise MalformedValue("key of notes", "its type is unknown, or its id is of another key")
 

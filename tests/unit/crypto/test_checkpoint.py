@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bytewise.crypto.checkpoint import (
@@ -108,7 +108,7 @@ def test_texts_that_are_no_checkpoints_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "a", "a+b", GO_KEY + "=", GO_KEY.replace("c74f20a3", "c74f20a4"), GO_KEY.replace("Peter", "Paul"), GO_KEY[:-4],
-     GO_KEY.replace("+ARpc", "+CRpc"), GO_KEY.replace("c74f20a3", "C74F20A3"), " " + GO_KEY],
+     GO_KEY.replace("+ARpc", "+CRpc"), GO_KEY.replace("c74f20a3", "C74F20A3"), " " + GO_KEY, "\ud800" + GO_KEY],
 )  # fmt: skip
 def test_texts_that_are_no_keys_are_refused(text: str) -> None:
     with pytest.raises(MalformedValue):
@@ -128,7 +128,12 @@ def test_note_comes_back_from_its_encoding(text: str, lines: list[NoteSignature]
     assert parse_note(note.encode()) == note
 
 
-@given(st.text(max_size=200) | TEXTS.map(lambda text: text + "\n\n— a AAAAAAAA\n"))
+ANY_CHARACTER = st.characters(exclude_categories=())
+"""Lone surrogates too, which `json.loads` can return."""
+
+
+@example("\ud800")
+@given(st.text(ANY_CHARACTER, max_size=200) | TEXTS.map(lambda text: text + "\n\n— a AAAAAAAA\n"))
 def test_any_text_is_read_to_the_same_text_or_refused(text: str) -> None:
     try:
         note = parse_note(text)
