@@ -22,7 +22,10 @@ from bytewise.protocol.keys.epochs import HybridPartial, Partial
 from bytewise.protocol.records.seal import Envelope, HybridEnvelope, HybridPart
 from bytewise.protocol.units import Blob, Digest
 
-SEALED_BYTES = 48
+SHARE_BYTES = 32
+"""Length of a share: a canonical scalar."""
+
+SEALED_BYTES = SHARE_BYTES + 16
 """Length of a sealed share: the share of 32 bytes and the AEAD tag."""
 
 
@@ -158,4 +161,6 @@ def _commitment(share: bytes, index: int, place: EnvelopeContext) -> Digest:
 
 def _is_committed(share: bytes, part: HybridPart, index: int, place: EnvelopeContext) -> bool:
     # Only canonical scalars count: with two encodings of one share, two honest shards could contradict each other.
+    if len(share) != SHARE_BYTES:
+        return False
     return int.from_bytes(share) < ORDER and _commitment(share, index, place) == part.commitment

@@ -15,6 +15,8 @@ from bytewise.crypto import hpke, hybrid
 from bytewise.crypto.curve import ORDER
 from bytewise.crypto.envelope import seal_padded, verify_receipt_envelope
 from bytewise.crypto.hybrid import EnvelopeContext, recipients
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError, NoKey, PartDoesNotOpen, ShardLied
 from bytewise.protocol.errors.branches import BytewiseError
@@ -29,6 +31,7 @@ from kms.ceremony.coordinator import epoch_document
 from kms.shard.release import Shard
 from tests.fixtures.kms.ceremony_runs import participants_of, run
 from tests.fixtures.kms.dkg_fixture import coordinator_of, plan
+from tests.fixtures.kms.hybrid_epoch import NOTHING, PLACE, RECEIPT, verified
 from tests.fixtures.kms.key_source import Blame, sealed_under, source
 from tests.fixtures.kms.memory_chain import Case, MemoryChain
 from tests.fixtures.kms.release_network import World
@@ -110,6 +113,18 @@ def test_wrong_share_or_accusation_is_blamed(
     case, blame = world.disputed(), Blame()
     assert unpad(opened(world, case, {**honest(), liar: kind}, blame)) == case.payload
     assert blame.failures == [(liar, each) for each in named]
+
+
+@pytest.mark.parametrize("length", [31, 33])
+def test_committed_share_of_another_length_is_the_shards_lie(world: World, length: int) -> None:
+    """An operator commits to it, and the shard that it colludes with gives it."""
+    record, wrong = world.document.record, Blob(bytes(length))
+    first, *others = verified().parts
+    made = replace(first, commitment=digests.labelled(Label.HYBRID_SHARE, *PLACE, 1, wrong))
+    assert record.hybrid is not None
+    given = HybridPartial(NOTHING, record.hybrid.digest, wrong)
+    with pytest.raises(ShardLied, match=r"shard 1 .*share of the PSK"):
+        hybrid.verify_share(given, 1, replace(verified(), parts=(made, *others)), PLACE, record, RECEIPT)
 
 
 def sabotaged(world: World, spoil: Callable[[int, HybridPart], HybridPart]) -> Case:
