@@ -11,6 +11,7 @@ from bytewise.inference.artifact.artifact import Progress
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.manifest import profile_of
 from bytewise.inference.native.library import kernels, unavailable_reason
+from bytewise.inference.native.path import missing_feature
 from bytewise.inference.pinned import checkpoint
 from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.protocol.errors.actors import CannotExecute, ConfigurationError, NotExact
@@ -87,7 +88,8 @@ def verify_artifact(
         make = functools.partial(
             ExactEngine, exact, threads=threads, path=where, backend=backend or None, cache_bytes=cache_bytes or None
         )
-        by_library = bool(backend) or device != "cpu" or not kernels()
+        lacking = missing_feature(exact.manifest.architecture)
+        by_library = bool(backend) or device != "cpu" or not kernels() or lacking is not None
         return Loaded(exact.model_id, make, by_library)
     if environment is None:
         raise ConfigurationError(path.name, "is of profile pinned-1: name the registered environment that this machine is")

@@ -13,13 +13,15 @@ from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.convert import checkpoint
 from bytewise.inference.convert.convert import ConversionOptions, convert
 from bytewise.inference.determinism import fixed
+from bytewise.inference.engine import ExactEngine
 from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.native.backend import product
 from bytewise.inference.native.library import ThreadPool, kernels
 from bytewise.inference.native.path import NativePath, missing_feature
+from bytewise.inference.profiles import verify_artifact
 from bytewise.inference.torch_path import Runner
 from tests.fixtures.inference.head_rows import forced, text, whole
-from tests.fixtures.inference.tiny import VARIANTS, write_checkpoint
+from tests.fixtures.inference.tiny import VARIANTS, tiny, write_checkpoint
 
 pytestmark = pytest.mark.skipif(not kernels(), reason="no compiler here: the C engine was not built")
 
@@ -200,3 +202,13 @@ def test_features_missing_in_the_engine_are_named(tmp_path: Path) -> None:
         write_checkpoint(variant, tmp_path / variant)
         found[variant] = missing_feature(checkpoint.read(tmp_path / variant).architecture)
     assert found == {"gemma2": "family gemma2", "mixtral": "family mixtral", "qwen3_moe": "family qwen3_moe"}
+
+
+@pytest.mark.parametrize("variant", ["llama", "gemma2"])
+def test_loaded_artifact_knows_whether_its_engine_uses_the_library(variant: str, tmp_path: Path) -> None:
+    tiny(variant, tmp_path)
+    loaded = verify_artifact(tmp_path / "artifact", None)
+    engine = loaded.open()
+    assert isinstance(engine, ExactEngine)
+    assert engine.path.name.startswith("torch-") == loaded.has_library == (variant == "gemma2")
+    engine.close()
