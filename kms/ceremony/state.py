@@ -126,7 +126,7 @@ class CeremonyState:
     keys: Mapping[int, Blob] = field(default_factory=_empty)
     """Deal keys of the receivers that joined. Of excluded receivers, only those excluded in phase JOINING are left out."""
     repair_key: Blob | None = None
-    """Deal key of the repair target, or None before it joined."""
+    """Deal key of the repair target. None before it joined, and after its exclusion in phase JOINING."""
     kem_keys: Mapping[int, Blob] = field(default_factory=_empty)
     """ML-KEM-768 keys of the receivers of a hybrid epoch."""
     commits: Mapping[int, Digest] = field(default_factory=_empty)
@@ -186,8 +186,13 @@ def repeat_of(state: CeremonyState, message: Message) -> CeremonyState | None:
 def exclude(state: CeremonyState, address: str, why: str) -> CeremonyState:
     """Excludes a shard that lied from all its roles, and returns the new state. The shard's deal no longer counts, unless the
     result of the ceremony is already fixed and contains it."""
-    dealers = {seat.index for seat in state.plan.dealers if seat.address == address}
-    receivers = {seat.index for seat in joining_seats(state.plan) if seat.address == address}
+    # In a repair, a helper may have the same index as the repair target, so each map drops the indices of its own seats only.
+    plan, joining = state.plan, state.phase is CeremonyPhase.JOINING
+    dealers, receivers, holders = (
+        {seat.index for seat in seats if seat.address == address}
+        for seats in (plan.dealers, plan.receivers, receiving_seats(plan))
+    )
+    is_target = plan.repair_target is not None and plan.repair_target.address == address
     fixed = state.phase > CeremonyPhase.JUDGING
     return replace(
         state,
@@ -195,11 +200,12 @@ def exclude(state: CeremonyState, address: str, why: str) -> CeremonyState:
         # Once the result is fixed, a dealer's polynomial is part of it, whatever the dealer does as a receiver.
         polynomials=state.polynomials if fixed else _drop_entries(state.polynomials, dealers),
         commits=state.commits if fixed else _drop_entries(state.commits, dealers),
-        keys=state.keys if state.phase is not CeremonyPhase.JOINING else _drop_entries(state.keys, receivers),
-        kem_keys=state.kem_keys if state.phase is not CeremonyPhase.JOINING else _drop_entries(state.kem_keys, receivers),
+        keys=_drop_entries(state.keys, receivers) if joining else state.keys,
+        repair_key=None if joining and is_target else state.repair_key,
+        kem_keys=_drop_entries(state.kem_keys, receivers) if joining else state.kem_keys,
         repair_values=_drop_entries(state.repair_values, receivers),
-        partials=_drop_entries(state.partials, receivers),
-        signatures=_drop_entries(state.signatures, receivers),
+        partials=_drop_entries(state.partials, holders),
+        signatures=_drop_entries(state.signatures, holders),
         consents=_drop_entries(state.consents, dealers),
     )
 

@@ -20,7 +20,7 @@ from kms.ceremony.authority import TrustSettings, verify_authority
 from kms.ceremony.coordinator import epoch_document, transcript_of
 from kms.ceremony.deals import _info, draw_polynomial, make_deal, open_value, seal_value, verify_sealed
 from kms.ceremony.responses import new_share
-from kms.ceremony.state import CeremonyPhase, result_of
+from kms.ceremony.state import CeremonyPhase, exclude, result_of
 from tests.fixtures.kms.ceremonies import (
     COORDINATOR,
     KEY_EPOCHS,
@@ -135,6 +135,28 @@ def test_repair_without_its_receiver_fails_at_once() -> None:
     ceremony.turn()
     ceremony.close()
     assert ceremony.state.phase is CeremonyPhase.FAILED and ceremony.state.reason == "the repair target did not join"
+
+
+def test_excluded_repair_target_takes_nothing_of_a_helper_with_its_number() -> None:
+    """Repair target and helpers are numbered apart: here the target and the first helper are both number 1."""
+    held, source = generated(2, 3)
+    early, late = (repair(held, source).until(phase) for phase in (CeremonyPhase.JOINING, CeremonyPhase.CONFIRMING))
+    early.turn()
+    for ceremony in (early, late):
+        target, before = ceremony.parties[2].signer.address, ceremony.state
+        after = exclude(before, target, "lies")
+        assert (after.keys, after.repair_values) == (before.keys, before.repair_values) and len(after.keys) == 2
+        assert len(after.repair_values) == (2 if ceremony is late else 0)
+        helper = exclude(before, ceremony.parties[0].signer.address, "lies")
+        assert sorted(helper.keys) == ([2] if ceremony is early else [1, 2]) and helper.repair_key == before.repair_key
+    early.state = exclude(early.state, early.parties[2].signer.address, "lies")
+    early.close()
+    assert early.state.phase is CeremonyPhase.FAILED and early.state.reason == "the repair target did not join"
+    late.speak(late.parties[2])
+    confirmed = exclude(late.state, late.parties[0].signer.address, "lies")
+    assert sorted(late.state.partials) == [1] == sorted(confirmed.partials) == sorted(confirmed.signatures)
+    assert sorted(confirmed.repair_values) == [2]
+    assert not exclude(late.state, late.parties[2].signer.address, "lies").partials
 
 
 def test_repair_with_too_few_values_reports_their_number() -> None:
