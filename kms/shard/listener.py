@@ -16,6 +16,7 @@ from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.evidence import ChannelBroken
 from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, ReleaseReply
 from bytewise.service import metrics, telemetry
+from bytewise.service.clock import monotonic_s
 from bytewise.service.connections import AddressSlots
 from bytewise.tee.channel import HANDSHAKE_S, Channel, ChannelEndpoint, accept
 from kms.shard.release import Shard, refusal
@@ -32,7 +33,7 @@ IDLE_S = 30.0
 """Seconds of silence after which an attested enclave is disconnected."""
 
 SHUTDOWN_S = 5.0
-"""Seconds that a stopping shard waits for each running answer, one after the other."""
+"""Seconds that a stopping shard waits for all running answers together."""
 
 _BACKLOG = 128
 _PAUSE_S = 0.1
@@ -66,8 +67,9 @@ class ChannelServer:
 
     def close(self) -> None:
         """Stops the server: it accepts no more channels and ends the open channels. An answer that is being made may still be
-        sent."""
+        sent. This method returns after `SHUTDOWN_S` seconds, even if some answers take longer."""
         self._closing = True
+        until = monotonic_s() + SHUTDOWN_S
         _shut_down(self._listening)
         self._acceptor.join(SHUTDOWN_S)
         self._listening.close()
@@ -78,7 +80,7 @@ class ChannelServer:
             # answer continues.
             _shut_down(peer, socket.SHUT_RD)
         for thread in running:
-            thread.join(SHUTDOWN_S)
+            thread.join(max(until - monotonic_s(), 0))
 
     def _accept(self) -> None:
         while not self._closing:

@@ -11,12 +11,15 @@ import pytest
 
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
-from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, Decision
+from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, Decision, ReleaseAnswer
+from bytewise.service.clock import monotonic_s
 from bytewise.service.connections import AddressSlots
+from bytewise.tee.binding import AttestedPeer
 from bytewise.tee.channel import Channel, connect
 from enclave.release_client import open_channel, request_release
 from kms.shard import listener
 from kms.shard.listener import ChannelServer
+from kms.shard.release import Shard
 from tests.fixtures.kms.release_network import World, wait_until
 
 PATIENCE_S = 60.0
@@ -24,11 +27,13 @@ PATIENCE_S = 60.0
 
 @contextmanager
 def served(
-    world: World, unattested: AddressSlots | None = None, attested: AddressSlots | None = None, handshake_s: float = PATIENCE_S
-) -> Iterator[ChannelServer]:
+    world: World, unattested: AddressSlots | None = None, attested: AddressSlots | None = None, handshake_s: float = PATIENCE_S,
+    shard: Shard | None = None,
+) -> Iterator[ChannelServer]:  # fmt: skip
     """The listener of shard 1."""
     listening = socket.create_server(("127.0.0.1", world.channel_ports[0]))
-    server = ChannelServer(world.shard(1), world.end(1, world.shard(1)), listening, unattested, attested, handshake_s)
+    shard = shard or world.shard(1)
+    server = ChannelServer(shard, world.end(1, shard), listening, unattested, attested, handshake_s)
     try:
         yield server
     finally:
@@ -142,6 +147,34 @@ def test_enclave_that_asks_nothing_or_too_much_is_disconnected(world: World, mon
         with channel(world) as silent, pytest.raises(ChannelBroken):
             silent.receive(1, PATIENCE_S)
         wait_until(lambda: attested.in_use == 0)
+
+
+class StuckShard(Shard):
+    """Answers nobody before it is told to."""
+
+    asked = threading.Semaphore(0)
+    go_on = threading.Event()
+
+    def release(self, body: bytes, peer: AttestedPeer) -> ReleaseAnswer:
+        """Waits."""
+        self.asked.release()
+        self.go_on.wait(PATIENCE_S)
+        raise TryAgain("shard", "was stuck")
+
+
+def test_close_waits_for_all_running_answers_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    shard, count = world.shard(1), 8
+    shard.__class__ = StuckShard
+    monkeypatch.setattr(listener, "SHUTDOWN_S", 1.0)
+    with ExitStack() as stack:
+        server = stack.enter_context(served(world, shard=shard))
+        stack.callback(StuckShard.go_on.set)
+        for _ in range(count):
+            stack.enter_context(channel(world)).send(b"anything", PATIENCE_S)
+        assert all(StuckShard.asked.acquire(timeout=PATIENCE_S) for _ in range(count))
+        begun = monotonic_s()
+        server.close()
+        assert 0.9 < monotonic_s() - begun < count - 2
 
 
 def test_a_shards_program_cannot_ask_another_shard(world: World) -> None:
