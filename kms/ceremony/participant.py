@@ -135,6 +135,11 @@ class Participant:
         self._states: dict[Digest, CeremonyState] = {}
         self._lock = threading.Lock()
 
+    @property
+    def sealer(self) -> Sealer:
+        """Sealer of the shard's folder."""
+        return self._config.sealer
+
     def exchange(self, body: bytes) -> ExchangeAnswer:
         """Answers one request of the coordinator. It stores the part of the ceremony's log that the request contains, and returns
         this shard's next messages. Raises a `Fault` or `Unavailable` that says why there is no answer."""

@@ -40,7 +40,7 @@ from kms.shard.release import Shard
 from kms.storage import files, keyring
 from kms.storage.files import ShareReporter, ignore_share
 from kms.storage.log_position import LogPositionFile
-from kms.storage.sealing import open_sealer
+from kms.storage.sealing import Sealer, open_sealer
 
 Simulator = Callable[[Path], Quoter]
 """Function that makes a quoter from the file of a simulated platform."""
@@ -48,10 +48,10 @@ Simulator = Callable[[Path], Quoter]
 
 def build_shard(
     settings: ShardSettings, contracts: Contracts, view: KeyView, report_share: ShareReporter = ignore_share,
-    clock: Clock | None = None,
+    clock: Clock | None = None, sealer: Sealer | None = None,
 ) -> Shard:  # fmt: skip
     """Builds the shard of these settings. The shard calls `report_share` with the commitments of the share in memory. `clock` is
-    by default the machine's clock.
+    by default the machine's clock. `sealer` is the folder's sealer if the caller has opened it.
 
     Raises `ConfigurationError` if a file, key or epoch is invalid, and `PolicyRefused` if the signed policy may not come into
     force. Raises `StoreCorrupt` if the release log was altered, and `StaleBackup` if it lacks records that the shard signed.
@@ -67,7 +67,7 @@ def build_shard(
     check_revision(engine)
     marks = LogPositionFile(settings.folder, key_domain(contracts))
     records = ReleaseRecords(engine, key_domain(contracts), marks.recorded)
-    sealer = open_sealer(settings.folder, settings.sealing)
+    sealer = sealer or open_sealer(settings.folder, settings.sealing)
     signer = keyring.open_account(settings.folder, sealer)
     _verify_own_log(records, document.record.epoch, signer.address)
     marks.begin(records)
@@ -105,6 +105,24 @@ def build_participant(settings: ShardSettings, contracts: Contracts, view: Cerem
     return Participant(holding, Ceremonies(engine), view, secrets.token_bytes)
 
 
+def build_shard_and_participant(
+    settings: ShardSettings, contracts: Contracts, view: KeyView, ceremonies: CeremonyView | None = None,
+    report_share: ShareReporter = ignore_share, clock: Clock | None = None,
+) -> tuple[Shard | None, Participant | None]:  # fmt: skip
+    """Builds the shard, and its side of key ceremonies if the settings name a coordinator. The unwrap command runs once for both,
+    because it may ask for a PIN. Raises the errors of `build_shard` and `build_participant`.
+
+    The shard is None if there is no epoch file. Without an epoch it may still take part in the ceremony that makes its first key.
+    """
+    participant = build_participant(settings, contracts, ceremonies) if settings.coordinator and ceremonies is not None else None
+    has_epoch = settings.epoch_file.exists()
+    if ceremonies is not None and has_epoch:
+        verify_epoch_document(keyring.load_document(settings.epoch_file), ceremonies)
+    if participant is None:
+        return build_shard(settings, contracts, view, report_share, clock), None
+    return build_shard(settings, contracts, view, report_share, clock, participant.sealer) if has_epoch else None, participant
+
+
 def serve_shard(
     settings: ShardSettings, contracts: Contracts, view: KeyView, simulator: Simulator, ceremonies: CeremonyView | None = None,
     dealt_at: DealtAt | None = None,
@@ -119,14 +137,8 @@ def serve_shard(
     with contextlib.ExitStack() as stack:
         stack.enter_context(serve_metrics(settings.metrics, Actor.SHARD, readiness))
         report_share = stack.enter_context(files.lock_for_serving(folder))
-        participant = (
-            build_participant(settings, contracts, ceremonies) if settings.coordinator and ceremonies is not None else None
-        )
-        if ceremonies is not None and settings.epoch_file.exists():
-            verify_epoch_document(keyring.load_document(settings.epoch_file), ceremonies)
-        clock, has_epoch = ForwardClock(SystemClock(), _log_clock_regression), settings.epoch_file.exists()
-        # A shard without an epoch may still take part in the ceremony that makes its first key.
-        shard = build_shard(settings, contracts, view, report_share, clock) if has_epoch or participant is None else None
+        clock = ForwardClock(SystemClock(), _log_clock_regression)
+        shard, participant = build_shard_and_participant(settings, contracts, view, ceremonies, report_share, clock)
         if shard is None:
             do = "put the epoch document there after the ceremony, then restart"
             telemetry.log(

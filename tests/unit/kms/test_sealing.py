@@ -22,7 +22,7 @@ from bytewise.storage.engine import open_database
 from bytewise.storage.releases import ReleaseRecords
 from kms.backup import back_up, restore
 from kms.ceremony.erasure import erase_shares
-from kms.shard.service import build_participant, build_shard
+from kms.shard.service import build_participant, build_shard, build_shard_and_participant
 from kms.storage import keyring
 from kms.storage import sealing as sealing_module
 from kms.storage.files import read_key, write_whole
@@ -170,6 +170,20 @@ def test_shard_starts_and_joins_ceremonies_with_its_configured_command(fresh: Wo
             build(plain)
         with pytest.raises(TryAgain, match="unwrap_command"):
             build(replace(chosen, unwrap_command=(*sealing.unwrap, "failing")))
+
+
+def test_start_with_an_epoch_and_a_coordinator_unwraps_the_key_once(fresh: World, tmp_path: Path) -> None:
+    start(fresh, fresh.policy)
+    sealing, runs = wrapped(tmp_path), tmp_path / "runs"
+    wrap_folder(fresh.settings.shards[0].folder, sealing)
+    counted = ("sh", "-c", f'echo run >> {runs}; exec "$@"', "sh", *sealing.unwrap)
+    chosen = settings(fresh, coordinator=COORDINATOR.address)
+    chosen = replace(chosen, wrap_command=sealing.wrap, unwrap_command=counted)
+    chain = OneEpoch()
+    shard, participant = build_shard_and_participant(chosen, CONTRACTS, fresh.chain, chain)
+    assert shard is not None and participant is not None and runs.read_text() == "run\n"
+    shard, participant = build_shard_and_participant(replace(chosen, coordinator=""), CONTRACTS, fresh.chain, chain)
+    assert shard is not None and participant is None
 
 
 WRONG_WRAPS = {
