@@ -24,6 +24,7 @@ from bytewise.protocol.errors.records import NotCanonical
 from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
 from bytewise.service.http.deadline import TimedTransport
+from bytewise.service.settings import public_part
 
 ATTEMPTS = 3
 """Number of attempts at one proxy before the client tries the next proxy. The proxy itself retries three times."""
@@ -77,8 +78,12 @@ class DaClient:
             if reply.verdict is ReplyClass.OK:
                 return locator_of(reply.body)
             if reply.verdict is ReplyClass.CALLER_ERROR:
-                raise CallerError(url, reply.detail)
-            last = FailOver(url, reply.detail) if reply.verdict is ReplyClass.FAIL_OVER else TryAgain(url, reply.detail)
+                raise CallerError(public_part(url), reply.detail)
+            last = (
+                FailOver(public_part(url), reply.detail)
+                if reply.verdict is ReplyClass.FAIL_OVER
+                else TryAgain(public_part(url), reply.detail)
+            )
         raise last
 
     def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
@@ -97,16 +102,16 @@ class DaClient:
                 case ReplyClass.OK if accept is None or accept(reply.body):
                     return reply.body
                 case ReplyClass.OK:
-                    last = TryAgain(url, "gave other bytes")
+                    last = TryAgain(public_part(url), "gave other bytes")
                 case ReplyClass.CALLER_ERROR:
-                    raise CallerError(url, reply.detail)
+                    raise CallerError(public_part(url), reply.detail)
                 case ReplyClass.BAD_CERTIFICATE:
                     accused.append(reply.detail)
-                    last = TryAgain(url, f"calls the certificate bad, no second proxy agrees: {reply.detail}")
+                    last = TryAgain(public_part(url), f"calls the certificate bad, no second proxy agrees: {reply.detail}")
                 case ReplyClass.FAIL_OVER:
-                    last = FailOver(url, reply.detail)
+                    last = FailOver(public_part(url), reply.detail)
                 case ReplyClass.RETRY:
-                    last = TryAgain(url, reply.detail)
+                    last = TryAgain(public_part(url), reply.detail)
             if len(accused) == 2:
                 raise BadCertificate(locator[:40], accused[1])
         raise last
@@ -121,7 +126,7 @@ class DaClient:
             _count(_OPERATIONS[method], reply, len(reply.body if data is None else data), monotonic_s() - began)
             if reply.verdict is not ReplyClass.RETRY:
                 return reply
-        telemetry.log("da.unavailable", url=url, detail=reply.detail)
+        telemetry.log("da.unavailable", url=public_part(url), detail=reply.detail)
         return reply
 
     def _ask(self, method: str, address: str, data: bytes | None) -> _Reply:

@@ -70,7 +70,7 @@ def seconds_left(until: float) -> float:
 class Deadline(threading.local):
     """The time by which the current exchange of a thread must end. Each thread has its own time.
 
-    A name lookup of the system has its own limit, and cannot be ended by a deadline.
+    The system's lookup of a host name has its own limit. A deadline cannot end it.
     """
 
     _until = 0.0

@@ -267,14 +267,23 @@ def test_node_that_lies_about_new_logs_or_receipts_is_refused(anvil: Anvil, tmp_
         index_of(WrongReceipts(anvil.url, CHAIN_ID), court.network, tmp_path, "receipts")
 
 
-@pytest.mark.parametrize("code", [-32601, -32004, -32005])
-def test_only_a_node_without_block_receipts_is_believed_unchecked(anvil: Anvil, tmp_path: Path, code: int) -> None:
-    """-32005 is a rate limit, which ends."""
-    court, is_passing = DisputeFixture(anvil, tmp_path), code == -32005
+@pytest.mark.parametrize(
+    ("code", "why", "is_passing"),
+    [
+        (-32601, "", False),
+        (-32004, "", False),
+        (-32600, "Unsupported method: eth_getBlockReceipts", False),
+        (-32005, "limit exceeded", True),
+    ],
+)
+def test_only_a_node_without_block_receipts_is_believed_unchecked(
+    anvil: Anvil, tmp_path: Path, code: int, why: str, is_passing: bool
+) -> None:
+    court = DisputeFixture(anvil, tmp_path)
     with fronts(anvil, 1) as (front,):
         source = ChainEvents(ChainClient(front.url, CHAIN_ID), court.network)
         made = Indexed(f"sqlite:///{tmp_path / 'index.db'}", source, court.network.deploy_block)
-        front.change = refuses("eth_getBlockReceipts", code=code)
+        front.change = refuses("eth_getBlockReceipts", why, code)
         if is_passing:
             with pytest.raises(RpcRefused):
                 made.follow()

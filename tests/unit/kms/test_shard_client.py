@@ -8,7 +8,8 @@ import pytest
 
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.service.clock import monotonic_s
-from kms.shard_client import MAX_LOOKUPS, Deadline, ShardClient
+from bytewise.service.http.deadline import MAX_LOOKUPS
+from kms.shard_client import ShardClient
 from tests.fixtures.kms.release_network import World
 from tests.fixtures.kms.trickling_shard import trickling
 
