@@ -218,7 +218,8 @@ async def _our_error(_request: Request, error: BytewiseError) -> Response:
 
 async def _other_error(_request: Request, error: Exception) -> Response:
     metrics.REQUESTS_FAILED.labels(error=type(error).__name__).inc()
-    telemetry.log_error("request.failed", error)
+    # The text of such an error may quote the messages of the request.
+    telemetry.log_foreign_error("request.failed", error)
     return _refused(failure())
 
 

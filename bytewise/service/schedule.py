@@ -186,7 +186,7 @@ def run_ticks(
     broken, loops = threading.Event(), [_Loop(name, tick), *(_Loop(job.name, job.run) for job in jobs)]
 
     def failed(event: JobExecutionEvent) -> None:
-        telemetry.log_error("tick.bug", event.exception, loop=event.job_id, where=_last_line(event.exception))
+        telemetry.log_error("tick.bug", event.exception, loop=event.job_id, where=telemetry.raised_at(event.exception))
         broken.set()
 
     def late(event: JobEvent) -> None:
@@ -247,10 +247,3 @@ def _shut_down(scheduler: BackgroundScheduler, loops: Sequence[_Loop], drain_s: 
             break
         idle.wait(_POLL_S / 4)
     scheduler.shutdown(wait=not entry_point.is_abandoned())
-
-
-def _last_line(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "" if trace is None else f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"

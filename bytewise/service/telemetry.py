@@ -4,7 +4,7 @@ No line contains a secret: `Secret` values, known secrets inside texts, and fiel
 `[redacted]`.
 """
 
-import itertools
+import os
 import re
 import sys
 import threading
@@ -74,7 +74,10 @@ class Telemetry:
             self._logger.msg(event, at=SystemClock().now(), **clean)
 
     def log_error(self, event: str, error: BaseException, **fields: object) -> None:
-        """Writes one line about an error: class, rule, reason if the rule has several, and values unless details are off."""
+        """Writes one line about an error: class, rule, reason if the rule has several, and values unless details are off.
+
+        For an error whose text may quote plaintext, use `log_foreign_error`.
+        """
         about: dict[str, object] = {"error": type(error).__name__}
         if isinstance(error, BytewiseError):
             about["rule"] = error.rule
@@ -84,6 +87,12 @@ class Telemetry:
             about["detail"] = str(error)
         self._on_error(event)
         self.log(event, **about, **fields)
+
+    def log_foreign_error(self, event: str, error: BaseException, **fields: object) -> None:
+        """Writes one line about an error of a library or of Python: only its class, and the line of code that raised it. The text
+        of such an error may quote plaintext."""
+        self._on_error(event)
+        self.log(event, error=type(error).__name__, where=raised_at(error), **fields)
 
     def on_error(self, report: Callable[[str], object]) -> None:
         """Sets the function that is called for each line about an error. The function gets the event name of the line.
@@ -103,10 +112,19 @@ class Telemetry:
             self.log("key_epoch.reported", epoch=epoch, assurance=assurance, **({"warning": told} if told else {}))
 
 
+def raised_at(error: BaseException) -> str:
+    """Returns the file name and the line number at which an error was raised; empty if it was never raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
+
+
 _PROCESS = Telemetry()
 configure = _PROCESS.configure
 log = _PROCESS.log
 log_error = _PROCESS.log_error
+log_foreign_error = _PROCESS.log_foreign_error
 key_epoch = _PROCESS.key_epoch
 on_error = _PROCESS.on_error
 

@@ -263,7 +263,14 @@ def metrics() -> str:
     files that log it."""
     parts = [HEAD, "# Metrics and log events\n", "## Metrics\n", _METRICS]
     parts += ["| metric | type | meaning | labels | actors |", "|---|---|---|---|---|", *map(_metric, DECLARED.values()), ""]
-    parts += ["## Log events\n", _EVENTS, "| event | fields | file |", "|---|---|---|", *_told("log", "log_error"), ""]
+    parts += [
+        "## Log events\n",
+        _EVENTS,
+        "| event | fields | file |",
+        "|---|---|---|",
+        *_told("log", "log_error", "log_foreign_error"),
+        "",
+    ]
     return "\n".join(parts)
 
 

@@ -58,6 +58,17 @@ def test_an_enclave_shows_the_rule_and_not_the_values() -> None:
         assert json.loads(stream.getvalue())["rule"] == "R-01"
 
 
+def test_error_of_a_library_is_logged_without_its_text() -> None:
+    telemetry, stream = configured()
+    try:
+        raise ValueError("a piece of plaintext")
+    except ValueError as error:
+        telemetry.log_foreign_error("request.failed", error, part="engine")
+    line = json.loads(stream.getvalue())
+    assert (line["error"], line["part"]) == ("ValueError", "engine") and line["where"].startswith("test_telemetry.py:")
+    assert "plaintext" not in stream.getvalue()
+
+
 def test_reason_is_shown_with_or_without_values() -> None:
     for details in (True, False):
         telemetry, stream = configured(details)

@@ -1,0 +1,109 @@
+"""The HTTP API over a real server, without a model: what it logs of a failed request, and how long it waits for a body."""
+
+import io
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import pytest
+import uvicorn
+
+from bytewise.protocol.records.request import Request
+from bytewise.protocol.records.trace import Generated
+from bytewise.service import telemetry
+from bytewise.service.listener import listening_socket
+from bytewise.storage.engine import open_database
+from bytewise.storage.journal import Journal, journal_key
+from serving.api import Gate, build_api
+from serving.pipeline import Pipeline, PipelineDeps
+from serving.request_queue import RequestQueue
+from serving.wiring import ServedModel
+from tests.fixtures.builders import StubEngine
+from tests.fixtures.serving.batch_scene import ANCHOR, OPERATOR, WITHIN_S, BatchScene
+from tests.fixtures.serving.least_request import LEAST
+from tests.fixtures.serving.offer import OFFER, StubTokenizer
+from tests.fixtures.serving.open_readiness import OPEN
+
+CANARY = "canary-51c0ffee"
+
+
+class QuotingTokenizer(StubTokenizer):
+    """Its error quotes what it cannot read, as errors of libraries do."""
+
+    def render(self, messages: list[dict[str, str]]) -> tuple[int, ...]:
+        raise ValueError(f"cannot render {messages}")
+
+
+class QuotingEngine(StubEngine):
+    """Fails in the engine's thread, with the prompt in the error."""
+
+    def generate(self, request: Request) -> Generated:
+        raise ValueError(f"no room for {bytes(request.prompt).decode()}")
+
+
+@dataclass
+class ServedApi:
+    """The API of a pipeline over a real receipt store."""
+
+    scene: BatchScene
+    url: str
+    port: int
+
+
+@contextmanager
+def served_api(folder: Path, tokenizer: StubTokenizer, engine: StubEngine) -> Iterator[ServedApi]:
+    """Serves the API until the block ends."""
+    scene, bugs = BatchScene(folder), list[BaseException]()
+    scene.watch.update(OPEN, None)
+    deps = PipelineDeps(
+        engine=engine, tokenizer=tokenizer, operator=OPERATOR, gateway=OPERATOR, blobs=scene,  # type: ignore[arg-type]
+        receipt_store=scene.receipt_store,
+        journal=Journal(open_database(f"sqlite:///{folder / 'db'}"), journal_key(folder / "journal.key"), scene),
+        watch=scene.watch, clock=scene, rng=os.urandom, anchor=ANCHOR,
+    )  # fmt: skip
+    queue, gate = RequestQueue(deps.receipt_store.answer_from, 4, bugs.append), Gate()
+    pipeline = Pipeline(OFFER, deps, WITHIN_S, accept_simulated=True)
+    gate.service = ServedModel(
+        OFFER.model_name, OPERATOR.address, 0, queue, scene.watch, 512, pipeline, deps.receipt_store, ANCHOR
+    )
+    app = build_api(gate, {}, 1 << 20, 60.0)
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
+    with listening_socket("listen", "127.0.0.1", 0) as listening:
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        port = listening.getsockname()[1]
+        try:
+            yield ServedApi(scene, f"http://127.0.0.1:{port}", port)
+        finally:
+            server.should_exit = True
+            thread.join(60)
+            queue.close()
+    assert bugs == []
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    stream = io.StringIO()
+    telemetry.configure("operator", stream)
+    yield stream
+    telemetry.configure("bytewise")
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "engine"), [(QuotingTokenizer(), StubEngine()), (StubTokenizer(), QuotingEngine())], ids=["render", "generate"]
+)
+def test_log_of_a_failed_request_names_the_error_without_its_text(
+    tmp_path: Path, lines: io.StringIO, tokenizer: StubTokenizer, engine: StubEngine
+) -> None:
+    asked = LEAST | {"messages": [{"role": "user", "content": CANARY}]}
+    with served_api(tmp_path, tokenizer, engine) as api:
+        answer = httpx2.post(f"{api.url}/v1/chat/completions", json=asked, timeout=60.0)
+    assert answer.status_code == 500 and answer.json()["error"]["code"] == "server_error"
+    (failed,) = [line for line in map(json.loads, lines.getvalue().splitlines()) if line["event"] == "request.failed"]
+    assert failed["error"] == "ValueError" and failed["where"].startswith("test_api.py:")
+    assert CANARY not in lines.getvalue() and CANARY not in answer.text
