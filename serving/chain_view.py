@@ -12,7 +12,8 @@ from chain.reads.key_epochs import names_holders
 from chain.reads.reader import SnapshotReader
 from chain.reads.records import Status
 from serving.anchoring_order import ServiceTerms
-from serving.readiness import Readiness, operator_required_wei, receipt_room
+from serving.readiness import Readiness, epoch_refusal, operator_required_wei, receipt_room
+from serving.settings import AcceptSettings
 from verifier.watch.open_windows import SnapshotPages
 
 
@@ -20,14 +21,16 @@ class ChainReadiness:
     """The reader of the operator's readiness, over the chain client. Implements `batcher.ReadinessReader`."""
 
     def __init__(
-        self, reader: SnapshotReader, operator: Address, environment: Digest, model_id: Digest, max_fee_wei: int
-    ) -> None:
-        """`max_fee_wei` is the largest fee per gas that the operator pays."""
+        self, reader: SnapshotReader, operator: Address, environment: Digest, model_id: Digest, max_fee_wei: int,
+        accept: AcceptSettings,
+    ) -> None:  # fmt: skip
+        """`max_fee_wei` is the largest fee per gas that the operator pays. `accept` says to which key epochs it may seal."""
         self._reader = reader
         self._operator = operator
         self._environment = environment
         self._model_id = model_id
         self._max_fee_wei = max_fee_wei
+        self._accept = accept
 
     def read(self) -> Readiness:
         """Reads the operator's state at the newest block, and sets the metrics that show this state."""
@@ -56,6 +59,7 @@ class ChainReadiness:
             room=receipt_room(snapshot.me, params.money), price_wei=snapshot.price_wei, most=self._most(snapshot, params),
             paused=snapshot.paused, pause_s=params.times.max_pause,
             max_anchor_delay_s=params.times.max_anchor_delay, balance_wei=snapshot.me.balance_wei, required_wei=required_wei,
+            epoch_refusal=None if record is None else epoch_refusal(record, self._accept),
         )  # fmt: skip
 
     def anchorable_for(self, service: ServiceTerms, readiness: Readiness) -> int | None:

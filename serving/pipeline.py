@@ -137,6 +137,8 @@ class Pipeline:
         if known is not None:
             asked.verify_name(known[0])
             return known[1]
+        # While the request waited, the chain may have closed the service. Then no answer may be computed.
+        deps.watch.open()
         generated = [deps.engine.generate(request) for request, _ in choices]
         # The chain may have advanced while the engine ran. The receipts name the epoch that is in force now.
         readiness, epoch = deps.watch.open()

@@ -5,11 +5,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bytewise.crypto.envelope import sealing_key
 from bytewise.protocol.court.params import Money, ParamSet
 from bytewise.protocol.decisions.snapshot import Holdings
-from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.service.readiness import ChainHead, Check, ReadinessRegistry, rounded_ether
+from serving.settings import AcceptSettings
 
 OPERATOR_GAS = 2_000_000
 """Gas for which an operator must be able to pay at once (`bench/results/gas.json`). It covers a batch after the longest silence,
@@ -66,6 +68,8 @@ class Readiness:
     """Balance of the operator's account, in wei."""
     required_wei: int
     """Balance in wei that the operator's account needs in the worst case (`operator_required_wei`)."""
+    epoch_refusal: str | None = None
+    """Reason why the settings forbid to seal answers to the key epoch, or None if they allow it (`epoch_refusal`)."""
 
     @property
     def closed_because(self) -> str | None:
@@ -77,6 +81,7 @@ class Readiness:
             (self.environment_active, "this environment is not active"),
             (self.model_active, "this model is not active"),
             (self.epoch is not None, NO_EPOCH),
+            (self.epoch_refusal is None, self.epoch_refusal),
             (self.judged, "too few verifiers could judge an answer"),
             (self.room > 0, "no free stake is left to bind"),
             (self.balance_wei >= self.required_wei, "the account has too little ether"),
@@ -103,6 +108,16 @@ class Readiness:
         if last > self.last_seq + self.room:
             raise TryAgain("operator", "no free stake is left to bind")
         return last
+
+
+def epoch_refusal(epoch: EpochRecord, accept: AcceptSettings) -> str | None:
+    """Returns the reason why the settings forbid to seal answers to a key epoch. The reason names the missing setting. Returns
+    None if the settings allow it."""
+    try:
+        sealing_key(epoch, accept.simulated, accept.rebuilt)
+    except ConfigurationError as error:
+        return " ".join(map(str, error.values))
+    return None
 
 
 def least_stake_wei(me: Holdings, money: Money) -> int:

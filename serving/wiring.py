@@ -323,7 +323,9 @@ class Operator:
         reader = SnapshotReader(client, verify_code(client, network))
         fence = RestoreFence(database)
         sender = self._sender(client, network, lease, operator, fence)
-        readiness = ChainReadiness(reader, operator.address, environment.digest, offer.model_id, settings.signer.max_fee_wei)
+        readiness = ChainReadiness(
+            reader, operator.address, environment.digest, offer.model_id, settings.signer.max_fee_wei, settings.accept
+        )
         batcher = self._batcher(offer, deps, readiness, sender, fence.restored is not None)
         own = BatchPages(reader, operator.address)
         duties = BatchDuties(own, sender, deps.receipt_store, deps.blobs, operator.address, network.anchor_domain)

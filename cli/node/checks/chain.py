@@ -4,10 +4,8 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from bytewise.crypto.envelope import sealing_key
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.snapshot import Holdings
-from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
 from bytewise.protocol.units import ZERO_DIGEST, hex0x
@@ -208,20 +206,14 @@ def balance(view: NodeView) -> Check:
 
 def serving(view: NodeView) -> Check:
     """Checks that the operator may accept requests. The chain must be in the state that `/readyz` of the operator's process
-    requires, and the operator's settings must accept the active key epoch."""
+    requires: among others, the operator's settings must accept the active key epoch."""
     from bytewise.inference.profiles import model_id_of
 
     settings = view.settings
     assert isinstance(settings, OperatorSettings), "asked only for an operator"
     environment, model_id = read_environment(settings.model.environment_file), model_id_of(settings.model.artifact)
-    chain = ChainReadiness(view.reader, view.account, environment.digest, model_id, settings.signer.max_fee_wei)
-    found = chain.read()
-    closed = found.closed_because
-    if closed is None and found.epoch is not None:
-        try:
-            sealing_key(found.epoch, settings.accept.simulated, settings.accept.rebuilt)
-        except ConfigurationError as error:
-            closed = str(error)
+    fee_wei, accept = settings.signer.max_fee_wei, settings.accept
+    closed = ChainReadiness(view.reader, view.account, environment.digest, model_id, fee_wei, accept).read().closed_because
     return Check(
         "serving", closed is None, closed or "requests are accepted", "requests are accepted",
         "Mend what the reason names: until then requests get no answer.",

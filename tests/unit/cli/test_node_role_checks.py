@@ -40,6 +40,7 @@ from cli.node.doctor import checked
 from cli.node.roles import NodeRole
 from cli.node.view import NodeView
 from kms.storage import keyring
+from serving.readiness import epoch_refusal
 from tests.fixtures.cli.new_node import new_node
 from tests.fixtures.inference.tiny import write_checkpoint
 from tests.fixtures.kms.governed_policy import settings
@@ -208,9 +209,11 @@ def test_doctor_fails_for_an_operator_that_would_serve_nobody(
     made: Any = operator.settings
     asked: list[Any] = []
 
-    def chain(reader: object, *terms: object) -> Any:
+    def chain(reader: object, *terms: Any) -> Any:
         asked.append(terms)
-        return SimpleNamespace(read=lambda: replace(OPEN, **changes))
+        assert OPEN.epoch is not None
+        refusal = epoch_refusal(OPEN.epoch, terms[-1])
+        return SimpleNamespace(read=lambda: replace(OPEN, epoch_refusal=refusal, **changes))
 
     monkeypatch.setattr(chain_checks, "ChainReadiness", chain)
     view: Any = SimpleNamespace(
@@ -218,7 +221,7 @@ def test_doctor_fails_for_an_operator_that_would_serve_nobody(
     )
     found = chain_checks.serving(view)
     assert found.ok == (reason == "requests are accepted") and reason in found.value
-    ((account, _environment, _model, fee_wei),) = asked
+    ((account, _environment, _model, fee_wei, _accept),) = asked
     assert (account, fee_wei) == (operator.account, made.signer.max_fee_wei)
 
 

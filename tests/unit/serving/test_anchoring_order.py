@@ -42,9 +42,11 @@ class Engine:
     """A parrot, while which speaks something may happen."""
 
     meanwhile: Callable[[], None] = lambda: None
+    answers: int = 0
 
     def generate(self, request: Request) -> Generated:
         self.meanwhile()
+        self.answers += 1
         return StubEngine(7).generate(request)
 
 
@@ -120,6 +122,17 @@ def test_waiting_receipts_of_another_key_epoch_block_no_request(queue: QueueFixt
     queue.scene.last_seq = 1
     queue.scene.batcher().tick()
     assert [(header.first_seq, header.count, header.key_epoch) for header in queue.scene.sent] == [(1, 1, 1), (2, 1, 2)]
+
+
+@pytest.mark.parametrize(("change", "why"), [({"epoch": None}, "no key epoch"), ({"epoch_refusal": "set accept.x"}, "accept.x")])
+def test_waiting_request_is_not_computed_for_an_epoch_that_cannot_be_sealed(
+    queue: QueueFixture, change: dict[str, object], why: str
+) -> None:
+    work = queue.pipeline.prepare(RequestTicket(labelled(Label.RETRY, 1), once=True, retry=0), read_chat_request(LEAST))
+    queue.close(**change)
+    with pytest.raises(TryAgain, match=why):
+        work()
+    assert queue.engine.answers == 0 and queue.signed() == []
 
 
 def test_epoch_that_ends_while_the_engine_runs_is_seen_before_signing(queue: QueueFixture) -> None:

@@ -22,6 +22,7 @@ from serving.chain_view import BatchPages, ChainReadiness
 from serving.openai import read_chat_request
 from serving.readiness import NO_EPOCH, OPERATOR_GAS
 from serving.request_builder import make_request
+from serving.settings import AcceptSettings
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import (
     ENVIRONMENT,
@@ -48,10 +49,13 @@ from tests.fixtures.snapshot_builders import holdings
 
 def _standing(anvil: Anvil, **changes: object) -> ChainReadiness:
     network = dataclasses.replace(deployed(anvil), **changes)  # type: ignore[arg-type]
-    return ChainReadiness(SnapshotReader(anvil.client, network), signer(1).address, ENVIRONMENT.digest, MODEL, MAX_FEE_WEI)
+    return ChainReadiness(
+        SnapshotReader(anvil.client, network), signer(1).address, ENVIRONMENT.digest, MODEL, MAX_FEE_WEI, ACCEPT
+    )
 
 
 MAX_FEE_WEI = 500 * 10**9
+ACCEPT = AcceptSettings(simulated=True)
 
 
 _RECORD = epoch_document().record
@@ -72,6 +76,13 @@ def test_operator_with_a_complete_address_book_may_serve(anvil: Anvil) -> None:
     assert value_of("bytewise_params_version") == 1
     beside = STAKE_WEI - DEVNET.money.min_operator_stake - DEVNET.money.slash_amount
     assert (readiness.room, readiness.most) == (beside // DEVNET.money.receipt_collateral, DEVNET.shares.max_batch)
+
+
+def test_operator_without_opt_in_names_the_setting_and_may_not_serve(anvil: Anvil) -> None:
+    view = ChainReadiness(
+        reader(anvil, deployed(anvil)), signer(1).address, ENVIRONMENT.digest, MODEL, MAX_FEE_WEI, AcceptSettings()
+    )
+    assert view.read().closed_because == "key epoch 1 is simulated: set accept.simulated to seal to it"
 
 
 def test_operator_without_ether_for_its_worst_case_may_not_serve(anvil: Anvil) -> None:
@@ -132,7 +143,7 @@ def test_operator_that_anchored_late_sees_the_demand_and_answers_it(anvil: Anvil
 def test_request_outlives_the_longest_pause_and_none_is_accepted_in_it(anvil: Anvil, tmp_path: Path) -> None:
     """It was asked, answered and signed a moment before the guardian stopped the clock, for as long as it may."""
     network, me, longest = deployed(anvil), signer(1), DEVNET.times.max_pause
-    readiness = ChainReadiness(reader(anvil, network), me.address, ENVIRONMENT.digest, MODEL, MAX_FEE_WEI)
+    readiness = ChainReadiness(reader(anvil, network), me.address, ENVIRONMENT.digest, MODEL, MAX_FEE_WEI, ACCEPT)
     before = readiness.read()
     assert not before.paused and before.pause_s == longest
     request, _ = make_request(
@@ -197,7 +208,7 @@ def test_number_two_of_three_is_late_and_the_third_is_anchored(anvil: Anvil, tmp
     mine(anvil, FINAL_AFTER)
     scene = BatchScene(tmp_path, timestamp=anvil.client.head().timestamp)
     chain, operator = reader(anvil, network), sender(anvil, network, OPERATOR, tmp_path)
-    view = ChainReadiness(chain, OPERATOR.address, ENVIRONMENT.digest, MODEL, MAX_FEE_WEI)
+    view = ChainReadiness(chain, OPERATOR.address, ENVIRONMENT.digest, MODEL, MAX_FEE_WEI, ACCEPT)
     scene.domain = network.anchor_domain
     scene.issue(1)
     scene.issue(1, ttl_s=100)
@@ -228,7 +239,7 @@ def test_batch_that_a_lagging_node_does_not_show_is_not_sent_twice(anvil: Anvil,
     network = deployed(anvil)
     scene = BatchScene(tmp_path, timestamp=anvil.client.head().timestamp)
     operator, chain = sender(anvil, network, OPERATOR, tmp_path), reader(anvil, network)
-    view = ChainReadiness(chain, OPERATOR.address, ENVIRONMENT.digest, MODEL, MAX_FEE_WEI)
+    view = ChainReadiness(chain, OPERATOR.address, ENVIRONMENT.digest, MODEL, MAX_FEE_WEI, ACCEPT)
     scene.domain = network.anchor_domain
     scene.issue(2)
     batcher, before = dataclasses.replace(scene.batcher(), chain=view, sender=operator), view.read()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 from sqlalchemy import delete
 
@@ -188,18 +189,25 @@ def test_database_behind_the_chain_is_refused(site: Operator) -> None:
     assert "R-55" in site.log()
 
 
-def test_operator_without_opt_in_seals_nothing_to_a_simulated_epoch(site: Operator) -> None:
+def test_operator_without_opt_in_stays_up_and_computes_no_answer(site: Operator) -> None:
     before = site.receipt_store.last_issued()
     strict = site.folder / "strict.toml"
     strict.write_text((site.folder / "operator.toml").read_text().replace("simulated = true", ""))
-    with process(site.folder, "serving", "--config", str(strict), exit_code=Exit.INTERNAL) as child:
-        wait_ready(site, child)
-        with site.http() as http:
-            answer = http.post(f"{site.url}/v1/chat/completions", json=body("Refuse me."))
-        assert answer.status_code == 500 and "error" in answer.json()
-        assert child.wait(60) == Exit.INTERNAL
+    with process(site.folder, "serving", "--config", str(strict)) as child, site.http() as http:
+
+        def refuses(method: str, url: str, asked: object = None) -> bool:
+            try:
+                answer = http.request(method, url, json=asked)
+            except httpx2.TransportError:
+                return False
+            assert answer.status_code == 503
+            return "accept.simulated" in answer.text
+
+        await_that(site, lambda: refuses("GET", f"{site.url}/health"))
+        assert refuses("GET", f"{site.metrics_url}/readyz")
+        assert refuses("POST", f"{site.url}/v1/chat/completions", body("Refuse me."))
+        assert child.poll() is None
     assert site.receipt_store.last_issued() == before
-    assert "accept.simulated" in site.log()
 
 
 def test_operator_with_a_cut_journal_signs_no_checkpoint(site: Operator, capsys: pytest.CaptureFixture[str]) -> None:

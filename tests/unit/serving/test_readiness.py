@@ -5,8 +5,11 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.service.readiness import ChainHead, ReadinessRegistry
-from serving.readiness import ReadinessWatch
+from serving.readiness import ReadinessWatch, epoch_refusal
+from serving.settings import AcceptSettings
+from tests.fixtures.chain.devnet import epoch_document
 from tests.fixtures.serving.open_readiness import OPEN
 from tests.fixtures.storage.hand_clock import HandClock
 
@@ -30,7 +33,8 @@ def test_fresh_good_reading_makes_the_service_ready() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"epoch": None}, "key epoch"), ({"environment_active": False}, "environment"), ({"model_active": False}, "model"),
+        ({"epoch": None}, "key epoch"), ({"epoch_refusal": "set accept.simulated"}, "accept.simulated"),
+        ({"environment_active": False}, "environment"), ({"model_active": False}, "model"),
         ({"registered": False}, "registered"), ({"judged": False}, "verifiers"), ({"room": 0}, "stake"),
         ({"paused": True}, "paused"), ({"suspended": True}, "suspended"),
         ({"balance_wei": OPEN.required_wei - 1}, "ether"),
@@ -41,6 +45,12 @@ def test_every_lost_condition_ends_readiness_and_is_named(change: dict[str, obje
     watch.update(replace(OPEN, **change), None)  # type: ignore[arg-type]
     with pytest.raises(TryAgain, match=reason):
         watch.open()
+
+
+def test_rebuilt_epoch_without_opt_in_is_refused_with_its_setting() -> None:
+    epoch = epoch_document(rebuilt_epoch(2)).record
+    assert "set accept.rebuilt" in (epoch_refusal(epoch, AcceptSettings(simulated=True)) or "")
+    assert epoch_refusal(epoch, AcceptSettings(simulated=True, rebuilt=True)) is None
 
 
 def test_lagging_publication_ends_readiness() -> None:
