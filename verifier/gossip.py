@@ -31,6 +31,7 @@ from bytewise.protocol.signing import Domain, Signer, typed_digest, typed_preima
 from bytewise.protocol.units import U64, Address, Blob, digest, hex0x, unhex
 from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
+from bytewise.service.files import read_regular_file
 from bytewise.service.readiness import Check, ReadinessRegistry
 from bytewise.storage.archive import Archive
 from gossip.handover import HandOverClient, ProcessState
@@ -258,9 +259,10 @@ def read_identities(folder: Path, domain: Domain) -> list[IdentityFile]:
     newest: dict[Address, IdentityFile] = {}
     for path in sorted(folder.glob("*.json"))[:MAX_IDENTITIES]:
         try:
-            if path.stat().st_size > MAX_IDENTITY_BYTES:
+            data = read_regular_file(path, MAX_IDENTITY_BYTES)
+            if len(data) > MAX_IDENTITY_BYTES:
                 continue
-            found = decode(IdentityFile, path.read_bytes())
+            found = decode(IdentityFile, data)
             who, until = found.identity.who, found.identity.not_after
             verify_signature("gossip identity", typed_digest(domain, found.identity), found.signature, who)
             verify_ed25519(found.identity.peer_key, found.possession, possession_of(who))

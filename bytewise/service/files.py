@@ -1,5 +1,9 @@
-"""Writes files, and replaces files atomically. `service.secret` writes key files, `kms.storage.files` the files of a shard."""
+"""Reads files that other people put into a folder, writes files, and replaces files atomically.
 
+`service.secret` writes key files, `kms.storage.files` the files of a shard.
+"""
+
+import errno
 import os
 import secrets
 import stat
@@ -8,6 +12,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+
+
+def read_regular_file(path: Path, most: int) -> bytes:
+    """Returns the first `most + 1` bytes of a regular file, so that the caller sees whether the file has more than `most`. If
+    `path` is a link, reads the file that it points to.
+
+    Never waits, because a pipe, a device or a folder is not read. Raises `OSError` for these, and if the file cannot be read.
+    """
+    # With O_NONBLOCK, opening a pipe does not wait for a writer.
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            raise OSError(errno.EINVAL, "is no regular file")
+        with open(opened, "rb", closefd=False) as file:
+            return file.read(most + 1)
+    finally:
+        os.close(opened)
 
 
 def replace_file(path: Path, data: bytes) -> None:

@@ -1,8 +1,6 @@
 """Attention tests as the chain shows them: the proofs of a reveal, the acts of every account about each test, and real frauds of
 the fund's operator."""
 
-import os
-import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +23,7 @@ from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.records.statements import AuditOutcome, Verdict
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Digest
+from bytewise.service.files import read_regular_file
 from chain.client.rpc import reading_answer
 from chain.reads.history import CourtHistory, DisputeOpenedEvent
 from chain.reads.reader import SnapshotReader
@@ -59,11 +58,7 @@ def read_reveal(path: Path) -> AttentionReveal:
     """Reads a reveal from a file. Raises `ConfigurationError` if the file cannot be read, and `RevealRefused` if it is no
     reveal."""
     try:
-        # With O_NONBLOCK, opening a pipe does not wait for a writer.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ConfigurationError(path.name, "is no regular file")
-            content = file.read(MAX_DOCUMENT_BYTES + 1)
+        content = read_regular_file(path, MAX_DOCUMENT_BYTES)
     except OSError as error:
         raise ConfigurationError(path.name, str(error.strerror)) from None
     try:

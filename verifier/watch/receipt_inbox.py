@@ -17,6 +17,7 @@ from bytewise.protocol.records.receipt import SignedReceipt, verify_receipt
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
+from bytewise.service.files import read_regular_file
 
 MAX_FILES = 4096
 """Most files that are read at a time. Further files wait until others are removed."""
@@ -71,7 +72,7 @@ class ReceiptInbox:
 
     def prune(self, before: int) -> int:
         """Deletes the file of each receipt whose `anchorBy` is before the Unix second `before`. Also deletes each unreadable file
-        that was last changed before it. Returns the number of deleted files.
+        that was last changed before it. Leaves folders, pipes and devices where they are. Returns the number of deleted files.
 
         The caller chooses `before` so that neither the chain nor the settings need an older receipt
         (`Retention.receipts_before`). The contract would still take a demand to anchor such a receipt, but this node makes none
@@ -80,8 +81,9 @@ class ReceiptInbox:
         gone = 0
         for file, found in list(self._read.items()):
             at = file.changed_at if found is None else min(found[1].receipt.anchor_by, file.changed_at + MAX_PROMISE_S)
-            if at < before and self._stat(file.name) == file:
-                (self._folder / file.name).unlink(missing_ok=True)
+            path = self._folder / file.name
+            if at < before and self._stat(file.name) == file and path.is_file():
+                path.unlink(missing_ok=True)
                 gone += 1
         return gone
 
@@ -95,8 +97,7 @@ class ReceiptInbox:
     def _open(self, stored: _File) -> tuple[Digest, SignedReceipt] | None:
         name = stored.name
         try:
-            with (self._folder / name).open("rb") as file:
-                data = file.read(MAX_FILE_BYTES + 1)
+            data = read_regular_file(self._folder / name, MAX_FILE_BYTES)
             if len(data) > MAX_FILE_BYTES:
                 raise MalformedValue(name, f"more than {MAX_FILE_BYTES} bytes")
             signed = from_json(SignedReceipt, json.loads(verify_depth(data)))

@@ -17,6 +17,7 @@ from tests.fixtures.builders import DISPUTES
 from tests.fixtures.builders import signer as signer_of
 from tests.fixtures.metric_values import value_of
 from tests.fixtures.snapshot_builders import holdings, snapshot
+from tests.fixtures.storage.special_files import SPECIAL_FILES
 from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, VerifierFixture
 from verifier.gossip import (
     RENEW_AGAIN_S,
@@ -73,6 +74,16 @@ def test_altered_identity_is_refused(tmp_path: Path) -> None:
     for junk in (b"", b"{}", b"x" * 5000):
         (tmp_path / "ids" / f"{ME.address}.json").write_bytes(junk)
         assert read_identities(tmp_path / "ids", DISPUTES) == []
+
+
+@pytest.mark.parametrize("special", SPECIAL_FILES)
+def test_special_file_among_identities_is_refused_and_delays_nothing(
+    tmp_path: Path, special: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = introduced(tmp_path, ME)
+    SPECIAL_FILES[special](tmp_path / "ids" / "0.json")
+    assert read_identities(tmp_path / "ids", DISPUTES) == [found]
+    assert '"event":"gossip.identity_refused","file":"0.json"' in capfd.readouterr().err
 
 
 def test_account_cannot_claim_the_peer_key_of_another(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from bytewise.storage.engine import open_database
 from bytewise.storage.retention import Horizon, housekeeping_job
 from tests.fixtures.builders import ANCHOR
 from tests.fixtures.metric_values import value_of
+from tests.fixtures.storage.special_files import SPECIAL_FILES
 from tests.fixtures.verifier.node_file import node_file
 from tests.fixtures.verifier.verifier_fixture import WORLD, VerifierFixture
 from verifier.settings import NodeSettings
@@ -100,6 +101,19 @@ def test_file_that_changed_since_it_was_read_stays(folder: Path, signed: SignedR
     (folder / "receipt.json").write_text("another receipt, still being copied")
     assert inbox.prune(int(signed.receipt.anchor_by) + 1) == 0
     assert "receipt.json" in names(folder)
+
+
+@pytest.mark.parametrize("special", SPECIAL_FILES)
+def test_special_file_in_the_inbox_is_refused_and_delays_nothing(
+    folder: Path, signed: SignedReceipt, special: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    SPECIAL_FILES[special](folder / "special.json")
+    inbox = ReceiptInbox(folder, ANCHOR)
+    found, _ = inbox.receipts(), inbox.receipts()
+    assert [each.receipt for each in found.values()] == [signed.receipt]
+    assert capfd.readouterr().err.count('"file":"special.json"') == 1
+    inbox.prune(2**40)
+    assert names(folder) == ["notes.txt", "special.json"], "it deletes files only"
 
 
 def test_young_unreadable_file_stays(folder: Path) -> None:
