@@ -26,7 +26,7 @@ from bytewise.protocol.decisions.actions import Action
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import keccak256_abi, out_hash
 from bytewise.protocol.encoding import encode, from_json, to_json
-from bytewise.protocol.errors.actors import CommitmentMismatch, NotAMember
+from bytewise.protocol.errors.actors import CommitmentMismatch, ConfigurationError, NotAMember
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.records.statements import AuditResult, Outcome, audit_commitment
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
@@ -124,8 +124,14 @@ class HintSender:
     watchtower does not answer, the sender does not try again, because hints are voluntary."""
 
     def __init__(self, urls: tuple[str, ...], certificate: Path) -> None:
+        """`certificate` is a file with the certificates of the watchtowers. Raises `ConfigurationError`, which names the setting
+        and the file, if the file cannot be read or contains no certificate."""
         self._urls = urls
-        self._context = ssl.create_default_context(cafile=str(certificate))
+        try:
+            self._context = ssl.create_default_context(cafile=str(certificate))
+        except OSError as error:
+            why = f"{certificate.name}: no certificates of the watchtowers, PEM and readable: {error.strerror or error}"
+            raise ConfigurationError("hints.certificate_file", why) from None
         self._waiting: queue.Queue[AuditHint] = queue.Queue(MAX_WAITING)
         threading.Thread(target=self._loop, name="hints out", daemon=True).start()
 

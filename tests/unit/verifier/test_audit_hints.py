@@ -11,9 +11,10 @@ import httpx2
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors.actors import CommitmentMismatch, NotAMember
+from bytewise.protocol.errors.actors import CommitmentMismatch, ConfigurationError, NotAMember
 from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.units import U8, Address, Digest
+from bytewise.service.exit_codes import Exit, exit_of
 from bytewise.service.node_files.certificates import make_certificate
 from chain.reads.records import Membership, PoolMember
 from tests.fixtures.builders import DISPUTES, signer, word
@@ -80,6 +81,16 @@ def test_tick_waits_for_no_watchtower(tmp_path: Path) -> None:
         for _ in range(MAX_WAITING + 9):
             tell(said)
         assert silent.accept(), "it is being told, and nobody waits"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"nothing", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+def test_wrong_certificate_file_of_watchtowers_is_a_named_setting(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "tower.pem"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"hints\.certificate_file: tower\.pem") as caught:
+        HintSender(("https://127.0.0.1:1",), file)
+    assert exit_of(caught.value) == Exit.USAGE
 
 
 def test_hints_reach_their_recipient_and_nothing_else_is_accepted(hint_site: HintSite) -> None:
