@@ -11,7 +11,7 @@ from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.decisions.audits import results_in
 from bytewise.protocol.decisions.snapshot import Dispute
-from bytewise.protocol.errors.actors import BadCertificate, ChainReverted
+from bytewise.protocol.errors.actors import BadCertificate, CallerError, ChainReverted
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.errors.records import ClientSignatureBad, PlaintextNotCanonical, RequestHashMismatch, TokensHashMismatch
 from bytewise.protocol.records.preflight import Preflight, PreflightSubject, preflight
@@ -382,8 +382,8 @@ def _envelope(connection: Connection, found: Found) -> ReceiptCheck:
         # A proxy may give any bytes: other bytes than the receipt names prove nothing about the operator.
         data = connection.da.get(signed.locator, lambda blob: envelope_hash(blob) == signed.receipt.envelope_hash)
         verify_receipt_envelope(connection.network.anchor_domain, signed.receipt, data)
-    except (Unavailable, BadCertificate) as error:
-        # The operator's signature does not cover the locator.
+    except (Unavailable, BadCertificate, CallerError) as error:
+        # The operator's signature does not cover the locator, and any proxy can answer 400.
         return ReceiptCheck("sealed envelope", UNKNOWN, str(error))
     except Fault as error:
         return ReceiptCheck("sealed envelope", FAIL, str(error))

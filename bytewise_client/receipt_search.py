@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.actors import CallerError, TryAgain
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.records.environment import Environment
@@ -88,7 +88,7 @@ def checked_batch(connection: Connection, header: BatchHeader, head: int) -> Che
     no answer, raises the error.
     """
     try:
-        data = connection.da.get(header.locator, lambda blob: labelled(Label.LIST, blob) == header.list_hash)
+        data = _list_on_da(connection, header)
         environment = connection.documents.environment(header.environment, head)
         known = connection.reader.epoch_state(header.key_epoch, head) is not EpochState.NONE
         epochs = frozenset({int(header.key_epoch)} if known else ())
@@ -98,6 +98,14 @@ def checked_batch(connection: Connection, header: BatchHeader, head: int) -> Che
         if answered is None:
             raise
         return answered
+
+
+def _list_on_da(connection: Connection, header: BatchHeader) -> bytes:
+    try:
+        return connection.da.get(header.locator, lambda blob: labelled(Label.LIST, blob) == header.list_hash)
+    except CallerError as error:
+        # An operator chose the locator, and any proxy can answer 400. Neither proves that this program is wrong.
+        raise TryAgain("DA", f"batch {header.batch_id}: {error}") from None
 
 
 def _answered_batch(connection: Connection, header: BatchHeader, head: int) -> CheckedBatch | None:

@@ -12,7 +12,7 @@ from bytewise.ports import BlobStore
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Dispute, Snapshot
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.errors.actors import BadCertificate
+from bytewise.protocol.errors.actors import BadCertificate, CallerError
 from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.merkle import batch_tree
 from bytewise.protocol.records.receipt import SignedReceipt, batch_leaves
@@ -164,7 +164,7 @@ class OperatorDisputes:
         wanted = signed.receipt.envelope_hash
         try:
             self._blobs.get(signed.locator, lambda data: labelled(Label.ENVELOPE, data) == wanted)
-        except (Unavailable, BadCertificate) as error:
+        except (Unavailable, BadCertificate, CallerError) as error:
             telemetry.log_error("dispute.envelope_not_served", error, receipt_seq=signed.receipt.seq)
             return False
         return True

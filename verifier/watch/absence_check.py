@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from bytewise.ports import BlobStore
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.errors.actors import BadCertificate, NotServed
+from bytewise.protocol.errors.actors import BadCertificate, CallerError, NotServed
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
@@ -73,7 +73,8 @@ class ProbedStore:
         data = self._rng(OWN_BLOB_BYTES)
         try:
             self._own = _ServedBlob(self._da.put(data), _digest(data))
-        except Unavailable as error:
+        except (Unavailable, CallerError) as error:
+            # Any proxy can answer 400, so that answer must not end this process.
             telemetry.log_error("da.probe_refused", error)
             return None
         self._not_before = self._monotonic() + self._pause_s
@@ -83,7 +84,7 @@ class ProbedStore:
     def _gives(self, given: _ServedBlob) -> bool:
         try:
             self._da.get(given.locator, lambda data: _digest(data) == given.digest)
-        except (Unavailable, BadCertificate) as error:
+        except (Unavailable, BadCertificate, CallerError) as error:
             telemetry.log_error("da.probe_failed", error)
             return False
         return True

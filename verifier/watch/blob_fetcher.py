@@ -12,17 +12,17 @@ from typing import Generic, NamedTuple, TypeVar
 from bytewise.ports import BlobStore, DemandView
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.errors.actors import BadCertificate, NotServed
+from bytewise.protocol.errors.actors import BadCertificate, CallerError, NotServed
 from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.records.receipt import BatchHeader, list_subject
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Digest
+from bytewise.service import telemetry
 
 
 class BlobFetcher:
     """A fetcher of lists and envelopes, which accepts only bytes with the expected hash. Its methods raise `NotServed` if DA was
-    just asked and gave no bytes that fit. The error `CallerError` of the DA client passes through. All other errors come from the
-    chain."""
+    just asked and gave no bytes that fit. All other errors come from the chain."""
 
     def __init__(self, chain: DemandView, da: BlobStore, demands: Domain) -> None:
         self._chain = chain
@@ -59,6 +59,10 @@ class BlobFetcher:
         # Bytes that do not fit are no fault of the operator, because a proxy of DA may answer with anything.
         try:
             return self._da.get(locator, lambda data: labelled(label, data) == wanted)
+        except CallerError as error:
+            # An operator chose the locator, and any proxy can answer 400. Neither proves that this program is wrong.
+            telemetry.log_error("da.locator_refused", error, of=what)
+            raise NotServed(what, str(error)) from None
         except (Unavailable, BadCertificate) as error:
             raise NotServed(what, str(error)) from None
 

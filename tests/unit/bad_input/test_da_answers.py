@@ -1,4 +1,7 @@
-"""What each class of DA answer comes to at the node that reads: waiting, `Withheld`, a vote UNAVAILABLE, or our own bug."""
+"""What each class of DA answer comes to at the node that reads: waiting, `Withheld`, or a vote UNAVAILABLE.
+
+A proxy can answer 400 to any locator of an operator, so that answer must not end the node.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +20,7 @@ ANSWERS: tuple[BytewiseError, ...] = (
     BadCertificate("eigenda:standard:0x03", "418/1 by two proxies"),
     TryAgain("da", "status 500"),
     FailOver("da", "status 503"),
+    CallerError("da", "status 400"),
 )
 
 
@@ -71,12 +75,3 @@ def test_envelope_without_bytes_gives_vote_unavailable_at_the_deadline(tmp_path:
         vote = member.vote(dispute)
     assert vote is not None and (vote.outcome, vote.code) == (Outcome.UNAVAILABLE, 0)
     assert setup.archive.receipts(0)[0].finding in ("Good", WITHHELD_FINDING) and setup.enclave.jobs == 0
-
-
-def test_store_reporting_a_caller_error_stops_us(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
-    setup.anchor(setup.signed(1))
-    closed(setup, CallerError("da", "status 400"))
-    with pytest.raises(CallerError):
-        setup.records.step(setup.chain.pass_time(100))
-    assert setup.archive.batch(0).state == NEW  # type: ignore[union-attr]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.actors import CallerError, TryAgain
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.records.receipt import (
     BatchHeader,
@@ -89,6 +89,21 @@ def test_receipt_is_found_in_the_answer_to_a_demand_for_its_list(blob: bytes | N
     assert known_receipts(setup.connection) == {hex0x(receipt_id(ANCHOR, each.receipt)) for each in (FIRST, SECOND)}
     rows, unread = listed_receipts(setup.connection, setup.chain.headers, setup.chain.number, 0)
     assert len(rows) == 2 and unread == []
+
+
+def test_list_that_a_proxy_refuses_is_reported_as_unread_and_ends_no_search() -> None:
+    setup = Setup()
+
+    def refused(locator: str, accept: Any = None) -> bytes:
+        raise CallerError("da", "HTTP 400")
+
+    setup.shelf.get = refused  # type: ignore[method-assign]
+    search = setup.find()
+    (unread,) = search.unread
+    assert search.found is None and search.faulty == () and "HTTP 400" in str(unread)
+    assert not_found(search).exit is Exit.UNAVAILABLE
+    setup.answer()
+    assert setup.find().found is not None
 
 
 def test_receipt_that_its_list_hides_is_found_in_the_answer() -> None:

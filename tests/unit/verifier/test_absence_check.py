@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.actors import CallerError, TryAgain
+from bytewise.protocol.errors.branches import BytewiseError
 from tests.fixtures.verifier.verifier_fixture import BlobShelf, randomness
 from verifier.watch.absence_check import FIRST_PAUSE_S, LONGEST_PAUSE_S, PAUSE_S, ProbedStore
 
@@ -13,11 +14,17 @@ class Broken(BlobShelf):
     """DA that takes blobs and gives none while it is `deaf`."""
 
     deaf = False
+    refusal: BytewiseError = TryAgain("da", "no answer")
 
     def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
         if self.deaf:
-            raise TryAgain("da", "no answer")
+            raise self.refusal
         return super().get(locator, accept)
+
+    def put(self, data: bytes) -> str:
+        if self.deaf and isinstance(self.refusal, CallerError):
+            raise self.refusal
+        return super().put(data)
 
 
 class Times:
@@ -62,6 +69,16 @@ def test_blob_stored_during_an_outage_proves_its_end() -> None:
     assert not store.works() and not store.works() and shelf.puts == 1
     shelf.deaf = False
     assert store.works() and shelf.puts == 1, "at once, and without another"
+
+
+def test_da_that_refuses_every_call_does_not_work_and_ends_nothing() -> None:
+    shelf = Broken()
+    store, _ = of(shelf)
+    assert store.works()
+    shelf.deaf, shelf.refusal = True, CallerError("da", "HTTP 400")
+    assert not store.works() and not store.works()
+    shelf.deaf = False
+    assert store.works()
 
 
 def test_blob_lost_by_da_is_followed_by_another_after_a_pause() -> None:
