@@ -32,6 +32,9 @@ NO_RETRY = {"x-should-retry": "false"}
 RECEIPT_HEADER = "x-bytewise-receipt"
 """Response header with the receipt ids of the choices. It serves clients that cannot read the receipts in the body, because
 their types have no place for a receipt."""
+BODY_TIMEOUT_S = 60.0
+"""Seconds in which a client must send the whole body of a request. After that the API answers 408 and closes the connection,
+because a slow client would otherwise occupy it for as long as it likes."""
 NamedReceipt = tuple[Digest, SignedReceipt]
 """A receipt and its id."""
 
@@ -100,7 +103,9 @@ class Gate:
         return self.loaded().check_open()
 
 
-def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_timeout_s: float) -> FastAPI:
+def build_api(
+    gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_timeout_s: float, body_timeout_s: float = BODY_TIMEOUT_S
+) -> FastAPI:
     """Builds the web application. Valid requests that need the model get status 503 until the caller sets `gate.service`."""
     app = FastAPI(title="Bytewise operator", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(HTTPException, _http_error)  # type: ignore[arg-type]
@@ -128,7 +133,7 @@ def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_t
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:
-        body = await _read_body(request, max_body_bytes)
+        body = await _read_body(request, max_body_bytes, body_timeout_s)
         future = await to_thread.run_sync(_accept, gate, request, body)
         try:
             # The shield keeps the work alive after the timeout, because a retry may wait for the same work.
@@ -182,15 +187,19 @@ def _accept(gate: Gate, request: Request, body: bytes) -> Any:
     return service.queue.submit(asked, prepare)
 
 
-async def _read_body(request: Request, most: int) -> bytes:
+async def _read_body(request: Request, most: int, timeout_s: float) -> bytes:
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind != "application/json":
         raise HTTPException(415, "content-type must be application/json")
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most:
-            raise HTTPException(413, f"the body is larger than {most} bytes")
+    try:
+        async with asyncio.timeout(timeout_s):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > most:
+                    raise HTTPException(413, f"the body is larger than {most} bytes")
+    except TimeoutError:
+        raise HTTPException(408, f"the body did not arrive within {timeout_s:g} s", {"connection": "close"}) from None
     return bytes(body)
 
 

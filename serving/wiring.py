@@ -126,6 +126,11 @@ HTTP_DRAIN_S, TICK_DRAIN_S, WORK_DRAIN_S = 4, 3.0, 4.5
 and the work after it, together within 10 s."""
 
 
+MAX_CONNECTIONS = 512
+"""Most connections of clients at the same time. The server answers further requests with status 503. Each connection takes a file
+descriptor, which chain, DA and database need, too."""
+
+
 HookFactory = Callable[[Address, int], AnswerHook]
 """Function that makes the answer hook of an operator, from its account and the chain id."""
 
@@ -253,6 +258,7 @@ class Operator:
                 app, host=listen.host, port=listen.port, ssl_certfile=str(listen.certificate_file),
                 ssl_keyfile=str(listen.key_file), ssl_version=ssl.PROTOCOL_TLS_SERVER, log_config=None, access_log=False,
                 lifespan="off", server_header=False, timeout_graceful_shutdown=HTTP_DRAIN_S,
+                limit_concurrency=MAX_CONNECTIONS + 1,
                 # The address distinguishes callers, so a client must not be able to claim another one.
                 proxy_headers=False, callback_notify=schedule.beat_http, timeout_notify=schedule.HTTP_BEAT_S,
             )

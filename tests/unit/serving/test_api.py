@@ -3,10 +3,11 @@
 import io
 import json
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx2
@@ -24,6 +25,7 @@ from serving.pipeline import Pipeline, PipelineDeps
 from serving.request_queue import RequestQueue
 from serving.wiring import ServedModel
 from tests.fixtures.builders import StubEngine
+from tests.fixtures.kms.release_network import World
 from tests.fixtures.serving.batch_scene import ANCHOR, OPERATOR, WITHIN_S, BatchScene
 from tests.fixtures.serving.least_request import LEAST
 from tests.fixtures.serving.offer import OFFER, StubTokenizer
@@ -56,12 +58,12 @@ class ServedApi:
 
 
 @contextmanager
-def served_api(folder: Path, tokenizer: StubTokenizer, engine: StubEngine) -> Iterator[ServedApi]:
+def served_api(folder: Path, tokenizer: StubTokenizer, engine: StubEngine, body_timeout_s: float = 60.0) -> Iterator[ServedApi]:
     """Serves the API until the block ends."""
     scene, bugs = BatchScene(folder), list[BaseException]()
-    scene.watch.update(OPEN, None)
+    scene.watch.update(replace(OPEN, epoch=World(folder / "kms").document.record), None)
     deps = PipelineDeps(
-        engine=engine, tokenizer=tokenizer, operator=OPERATOR, gateway=OPERATOR, blobs=scene,  # type: ignore[arg-type]
+        engine=engine, tokenizer=tokenizer, operator=OPERATOR, gateway=OPERATOR, blobs=scene,
         receipt_store=scene.receipt_store,
         journal=Journal(open_database(f"sqlite:///{folder / 'db'}"), journal_key(folder / "journal.key"), scene),
         watch=scene.watch, clock=scene, rng=os.urandom, anchor=ANCHOR,
@@ -71,7 +73,7 @@ def served_api(folder: Path, tokenizer: StubTokenizer, engine: StubEngine) -> It
     gate.service = ServedModel(
         OFFER.model_name, OPERATOR.address, 0, queue, scene.watch, 512, pipeline, deps.receipt_store, ANCHOR
     )
-    app = build_api(gate, {}, 1 << 20, 60.0)
+    app = build_api(gate, {}, 1 << 20, 60.0, body_timeout_s)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
     with listening_socket("listen", "127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, args=([listening],))
@@ -107,3 +109,23 @@ def test_log_of_a_failed_request_names_the_error_without_its_text(
     (failed,) = [line for line in map(json.loads, lines.getvalue().splitlines()) if line["event"] == "request.failed"]
     assert failed["error"] == "ValueError" and failed["where"].startswith("test_api.py:")
     assert CANARY not in lines.getvalue() and CANARY not in answer.text
+
+
+@pytest.mark.parametrize("sent", [b"", b'{"model":'], ids=["nothing", "a part"])
+def test_body_that_does_not_arrive_gets_408_and_its_connection_is_closed(tmp_path: Path, sent: bytes) -> None:
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+    with served_api(tmp_path, StubTokenizer(), StubEngine(), body_timeout_s=0.2) as api:
+        with socket.create_connection(("127.0.0.1", api.port), timeout=60) as client, client.makefile("rb") as answers:
+            client.sendall(head + sent)
+            answer = answers.read()
+    assert answer.startswith(b"HTTP/1.1 408 ") and b"did not arrive within 0.2 s" in answer
+
+
+def test_body_that_arrives_in_parts_is_answered(tmp_path: Path) -> None:
+    whole = json.dumps(LEAST).encode()
+    with served_api(tmp_path, StubTokenizer(), StubEngine()) as api:
+        parts = iter([whole[:9], whole[9:]])
+        answer = httpx2.post(
+            f"{api.url}/v1/chat/completions", content=parts, headers={"content-type": "application/json"}, timeout=60.0
+        )
+    assert answer.status_code == 200 and answer.json()["model"] == OFFER.model_name

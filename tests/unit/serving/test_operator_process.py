@@ -2,9 +2,12 @@
 
 import json
 import re
+import socket
 import ssl
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from bytewise.protocol.records.seal import Payload, seal_context, verify_opening
 from bytewise.protocol.units import Digest, unhex
 from chain.reads.reader import SnapshotReader
 from serving.settings import LimitSettings
+from serving.wiring import MAX_CONNECTIONS
 from tests.fixtures.serving.operator_site import MODEL_NAME, PARAMS, SECRET, Operator, body, running_operator_site, serving
 
 
@@ -326,6 +330,26 @@ def test_excess_requests_are_asked_to_retry_and_then_succeed(operator: Operator,
     with ThreadPoolExecutor(8) as pool:
         served = list(pool.map(lambda _: patient.chat.completions.create(**body("Patience.", max_tokens=32)).id, range(8)))
     assert len(set(served)) == 8, "whose first request was refused gets no equal request's answer"
+
+
+def test_requests_above_the_most_connections_are_refused_until_some_end(operator: Operator) -> None:
+    context = ssl.create_default_context(cafile=str(operator.folder / "tls.pem"))
+    with ExitStack() as silent, operator.http() as http:
+        for _ in range(MAX_CONNECTIONS):
+            raw = silent.enter_context(socket.create_connection(("127.0.0.1", operator.port), timeout=60))
+            silent.enter_context(context.wrap_socket(raw, server_hostname="127.0.0.1"))
+        assert http.get(f"{operator.url}/version").status_code == 503
+        silent.close()
+        wait_until_healthy(http, operator)
+
+
+def wait_until_healthy(http: httpx2.Client, operator: Operator) -> None:
+    pause = threading.Event()
+    for _ in range(600):
+        if http.get(f"{operator.url}/health").status_code == 200:
+            return
+        pause.wait(0.1)
+    raise AssertionError(operator.log())
 
 
 def test_receipt_is_named_in_a_header_and_read_by_its_id(operator: Operator, client: openai.OpenAI) -> None:
