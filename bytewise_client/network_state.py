@@ -172,6 +172,7 @@ def collect(reader: SnapshotReader) -> dict[str, Any]:
         "receipts": _receipts(audits, snapshot.disputes, labels.of_receipts(audits, snapshot.disputes, batches)),
         "disputes": _disputes(reader, snapshot, endings, labels),
         "accounts": _accounts(reader, snapshot),
+        "pools_not_added": pools_not_added(reader, block),
         "money": {name: str(getattr(money, name)) for name in MoneyTotals.__dataclass_fields__},
         "key_epoch": snapshot.active_epoch,
         "key_kind": kind_of(snapshot.active_epoch) if snapshot.active_epoch else "",
@@ -399,6 +400,11 @@ def _accounts(reader: SnapshotReader, snapshot: Snapshot) -> list[dict[str, str]
     for case in snapshot.disputes:
         roles.setdefault(case.challenger.account, "challenger")
     return [{"account": account, "role": role, **holdings(reader, account, block)} for account, role in roles.items()]
+
+
+def pools_not_added(reader: SnapshotReader, block: int) -> list[str]:
+    """Returns the pools of the address book that the curator has not added to the registry. They have no verifiers."""
+    return [hex0x(each.digest) for each in reader.network.pools if reader.pool(each.digest, block) is None]
 
 
 def holdings(reader: SnapshotReader, account: Address, block: int) -> dict[str, str]:

@@ -3,7 +3,7 @@
 A reader needs the URL of a chain node and the address book.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +26,7 @@ from cli.output import (
     emit,
     ether,
     limited,
+    plain,
     print_entries,
     print_warning,
     rows_of,
@@ -55,6 +56,7 @@ def print_state(state: Mapping[str, Any], console: Console, names: Mapping[str, 
     print_entries((dispute_entry(each, names) for each in state["disputes"]), "disputes", console)
     console.print("accounts, in ETH", style="bold")
     print_entries((account_entry(each, names) for each in state["accounts"]), "accounts", console)
+    print_not_added(state["pools_not_added"], console)
     key = f"key epoch {state['key_epoch']}, assurance {state['assurance']}, {state['key_kind']}"
     console.print(key if state["key_epoch"] else "no key epoch is active", style="bold", soft_wrap=True)
     word = "sums to the wei" if state["money_sums"] else "DOES NOT SUM"
@@ -62,6 +64,13 @@ def print_state(state: Mapping[str, Any], console: Console, names: Mapping[str, 
     labels = {state["assurance"], *(each["assurance"] for each in (*state["batches"], *state["disputes"]))}
     for label in sorted(labels):
         print_warning(console, label)
+
+
+def print_not_added(pools: Iterable[str], console: Console) -> None:
+    """Prints one line for each of these pools of the address book, which the curator has not added yet."""
+    for pool in pools:
+        line = f"the curator has not added pool {pool} yet, so it has no verifiers; `bytewise chain show` prints the call for it"
+        console.print(plain(line), soft_wrap=True)
 
 
 def receipt_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
@@ -272,8 +281,19 @@ def list_verifiers(
 
     Example: bytewise verifier list --output jsonl
     """
-    rows = limited(rows_with("--pool", pool, read_rows(network, rpc, _verifiers), "pool"), limit)
-    emit(output, rows, lambda: print_entries(map(_verifier_entry, rows), "verifiers", Console()))
+    from bytewise_client.connection import connected
+    from bytewise_client.network_state import pools_not_added
+
+    with connected(network, rpc, DA_URLS) as connection:
+        reader = connection.reader
+        rows, missing = _verifiers(reader), pools_not_added(reader, reader.head())
+    rows, console = limited(rows_with("--pool", pool, rows, "pool"), limit), Console()
+
+    def print_table() -> None:
+        print_entries(map(_verifier_entry, rows), "verifiers", console)
+        print_not_added(missing, console)
+
+    emit(output, rows, print_table)
 
 
 def show_verifier(

@@ -237,24 +237,29 @@ class SnapshotReader(KeyEpochReader):
     def pool(self, digest: Digest, block: int) -> PoolState | None:
         """Reads the state of a pool of verifiers, with its running stake epoch (number, first and last block). Returns None if
         the curator has not added the pool."""
-        try:
-            raw = self._lens("poolView", digest, block=block)
-        except ChainReverted as error:
-            if "UnknownPool" in str(error):
-                return None
-            raise
+        raw = self._lens_of_pool("poolView", digest, block=block)
         with reading_answer("poolView"):
-            return from_struct(PoolState, raw)
+            return None if raw is None else from_struct(PoolState, raw)
 
     def verifiers(self, pool: Digest, block: int) -> tuple[PoolMember, ...]:
-        """Reads all accounts that ever joined a pool, in the order of their places."""
+        """Reads all accounts that ever joined a pool, in the order of their places. Returns none if the curator has not added the
+        pool."""
         found: list[PoolMember] = []
         while True:
-            raw = self._lens("verifiers", pool, len(found), MEMBERS_PER_PAGE, block=block)
+            raw = self._lens_of_pool("verifiers", pool, len(found), MEMBERS_PER_PAGE, block=block) or ()
             with reading_answer("verifiers"):
                 found += [from_struct(PoolMember, each) for each in raw]
             if len(raw) < MEMBERS_PER_PAGE:
                 return tuple(found)
+
+    def _lens_of_pool(self, view: str, pool: Digest, *arguments: int, block: int) -> Any:
+        """Calls a view of the lens about a pool. Returns None if the curator has not added the pool."""
+        try:
+            return self._lens(view, pool, *arguments, block=block)
+        except ChainReverted as error:
+            if "UnknownPool" in str(error):
+                return None
+            raise
 
     def stale_weights(self, pool: Digest, block: int) -> tuple[tuple[Address, int], ...]:
         """Returns the verifiers of a pool that still have weight in the next stake epoch although none of their stake counts.

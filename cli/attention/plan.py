@@ -11,7 +11,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import hex0x
 from cli.attention.fund import RateOption
-from cli.network import read_rows
+from cli.network import print_not_added, read_rows
 from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 from cli.output import ETHER, OutputFormat, OutputOption, Row, brief, emit, plain, print_entries
 
@@ -55,11 +55,11 @@ def plan(
 def _plans(reader: "SnapshotReader", terms: "FundTerms") -> list[Row]:
     from bytewise.protocol.court.sortition import seats_in_audit_draw
     from bytewise.protocol.economics.attention import fund_plan
-    from bytewise_client.network_state import holdings
+    from bytewise_client.network_state import holdings, pools_not_added
 
     block = reader.head()
     params = reader.params(reader.params_version(block), block)
-    rows = []
+    rows, missing = [], pools_not_added(reader, block)
     for pool in reader.network.pools:
         accounts = [each.account for each in reader.verifiers(pool.digest, block) if each.may_audit(pool.digest, block)]
         stakes = [int(holdings(reader, each, block)["stake_wei"]) for each in accounts]
@@ -69,8 +69,9 @@ def _plans(reader: "SnapshotReader", terms: "FundTerms") -> list[Row]:
             {"account": who, **asdict(odds), "days": odds.days if math.isfinite(odds.days) else None}
             for who, odds in zip(accounts, found.members, strict=True)
         ]
+        name = hex0x(pool.digest)
         rows.append({
-            "pool": hex0x(pool.digest), "tests_per_day": found.tests, "slash_wei": str(found.slash),
+            "pool": name, "added": name not in missing, "tests_per_day": found.tests, "slash_wei": str(found.slash),
             "cost_per_day_wei": str(int(found.cost)), "burned_per_day_wei": str(int(found.burned)),
             "affordable_convictions": found.affordable, "stake_lasts_days": found.lasts,
             "most_rate": found.most_rate_ppm / 1_000_000, "sure": terms.sure, "members": members,
@@ -91,6 +92,7 @@ def _print(rows: list[Row]) -> None:
         ):
             console.print(plain(f"  {line}"), soft_wrap=True)
         print_entries(((each["account"], _odds(each, row["sure"])) for each in row["members"]), "members", console)
+    print_not_added((row["pool"] for row in rows if not row["added"]), console)
 
 
 def _odds(member: Row, sure: float) -> dict[str, str]:

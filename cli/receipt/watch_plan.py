@@ -9,7 +9,7 @@ from rich.console import Console
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import hex0x
-from cli.network import read_rows
+from cli.network import print_not_added, read_rows
 from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 from cli.output import OutputFormat, OutputOption, Row, brief, emit, print_entries
 
@@ -60,20 +60,22 @@ def _plans(reader: "SnapshotReader", terms: "WatchTerms", gas_gwei: float | None
     from bytewise.protocol.court.sortition import seats_in_audit_draw
     from bytewise.protocol.economics.coverage import watch_plan
     from bytewise.protocol.economics.incentives import Prices
-    from bytewise_client.network_state import holdings
+    from bytewise_client.network_state import holdings, pools_not_added
 
     block = reader.head()
     params = reader.params(reader.params_version(block), block)
     price = reader.client.head().base_fee_wei if gas_gwei is None else gas_gwei * GWEI
     if not 0 <= price < 2**128 or not 0 <= interest <= 10:
         raise MalformedValue("plan", "the price of gas or the interest is negative, or no number that anybody pays")
-    rows = []
+    rows, missing = [], pools_not_added(reader, block)
     for pool in reader.network.pools:
         members = [each.account for each in reader.verifiers(pool.digest, block) if each.may_audit(pool.digest, block)]
         stakes = [int(holdings(reader, each, block)["stake_wei"]) for each in members]
         seats = [seats_in_audit_draw(stake, params.money.audit_unit, is_member=True) for stake in stakes]
         found = watch_plan(params, seats, Prices(price, 0, interest), terms)
-        rows.append(_row(found, terms.wanted) | {"pool": hex0x(pool.digest), "verifiers": len(seats), "audit_seats": sum(seats)})
+        name = hex0x(pool.digest)
+        who = {"pool": name, "added": name not in missing, "verifiers": len(seats), "audit_seats": sum(seats)}
+        rows.append(_row(found, terms.wanted) | who)
     return rows
 
 
@@ -103,6 +105,7 @@ def _print(rows: list[Row]) -> None:
             f"a conviction pays {eth['reward']} and returns the bond; the bond would earn {eth['capital']} elsewhere",
         ):
             console.print(f"  {line}", soft_wrap=True)
+    print_not_added((row["pool"] for row in rows if not row["added"]), console)
 
 
 def _needed(row: Row) -> str:

@@ -59,12 +59,30 @@ def test_deployment_is_planned_made_and_checked(anvil: Anvil, tmp_path: Path, ca
     assert main(["chain", "show", *where]) == Exit.OK
     said = printed(capsys)
     assert "what moves stake waits 64 days" in said and f"bytewise chain call Registry addPool 0x{POOL.hex()} {tree}" in said
+    verbs_work_before_the_curator_adds_the_pool(where, capsys)
     anvil.rpc("anvil_setBalance", network.addresses.stake_vault, "0x1")
     assert main(["chain", "show", *where]) == Exit.MISMATCH
     assert "DOES NOT SUM" in printed(capsys)
     anvil.rpc("anvil_setCode", network.addresses.disputes, "0x00")
     assert main(["chain", "show", *where]) == Exit.USAGE
     assert f"disputes at {network.addresses.disputes} has other code" in printed(capsys)
+
+
+def verbs_work_before_the_curator_adds_the_pool(where: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Asserts it of every verb that reads the pools of a network."""
+    receipts = ["dispute", "plan", "--receipts", "1000"]
+    rate = ["attention", "plan", "--rate", "0.01", "--per-day", "1000", "--stake", "200"]
+    empty: dict[str, Any] = {}
+    for verb in (["verifier", "list"], ["network", "show"], receipts, rate):
+        assert main([*verb, *where]) == Exit.OK, verb
+        assert f"the curator has not added pool 0x{POOL.hex()} yet" in printed(capsys), verb
+        assert main([*verb, *where, "--output", "json"]) == Exit.OK, verb
+        empty[verb[0]] = json.loads(capsys.readouterr().out)
+    assert empty["verifier"] == [] and empty["network"]["pools_not_added"] == [f"0x{POOL.hex()}"]
+    ((disputes,), (tests,)) = empty["dispute"], empty["attention"]
+    assert (disputes["verifiers"], disputes["added"]) == (0, False) and (tests["members"], tests["added"]) == ([], False)
+    assert main(["verifier", "show", "0x12", *where]) == Exit.NOT_FOUND
+    assert "Traceback" not in printed(capsys)
 
 
 def test_address_book_with_exchanged_contracts_is_refused(

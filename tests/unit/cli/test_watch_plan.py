@@ -61,6 +61,7 @@ def left_pool() -> Any:
     return SimpleNamespace(
         head=lambda: 9, params_version=lambda block: 1, params=lambda version, block: DEVNET,
         verifiers=lambda pool, block: members, holdings=lambda who, block: holdings(stake_wei=10 * ETHER),
+        pool=lambda digest, block: "added",
         network=SimpleNamespace(pools=(SimpleNamespace(digest=POOL),)),
         client=SimpleNamespace(head=lambda: SimpleNamespace(base_fee_wei=1)),
     )  # fmt: skip
