@@ -308,8 +308,8 @@ def check(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")]) ->
     The bound says that no activation of the model exceeds 2^60. Run this before you register a model, because loading the model
     does not prove the bound again. An artifact of profile pinned-1 has no bound.
 
-    Exit codes: 0 all bytes match the model id and prove the bound, 2 something differs (its name is printed), 64 there is no
-    artifact.
+    Exit codes: 0 all bytes match the model id and prove the bound, 2 something differs (its name is printed), 3 this machine's
+    arithmetic is not that of the profile, 64 there is no artifact.
     """
     from bytewise.inference.artifact.artifact import Artifact
     from bytewise.inference.convert.bound import verify_bound

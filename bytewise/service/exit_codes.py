@@ -21,6 +21,7 @@ from bytewise.protocol.errors.actors import (
     LeaseStopped,
     LeaseTaken,
     NoProgress,
+    NotExact,
     OlderBackup,
     ProtectionMissing,
     ResultsDiffer,
@@ -31,6 +32,7 @@ from bytewise.protocol.errors.actors import (
     SignerRefused,
     SigningRefused,
     StaleBackup,
+    StoreCorrupt,
     TooEarly,
     TransactionPending,
     UnsupportedModel,
@@ -117,6 +119,11 @@ _TABLE: tuple[tuple[tuple[type[BytewiseError], ...], Exit, str], ...] = (
         "Restore the newer one: it may have votes that this one lacks. If it is damaged, give `--older`.",
     ),
     (
+        (StoreCorrupt,), Exit.MISMATCH,
+        "The database was altered or damaged. Stop the processes that use it, and restore its newest copy. If it is undamaged, "
+        "please report this.",
+    ),
+    (
         (ResultsDiffer,), Exit.REFUSED,
         "Nothing was signed after it. The log has both results (`job.contradicted`): find the wrong machine and drop it.",
     ),
@@ -138,6 +145,10 @@ _TABLE: tuple[tuple[tuple[type[BytewiseError], ...], Exit, str], ...] = (
     (
         (RevealRefused,), Exit.MISMATCH,
         "Count none of its receipts as tests: what was convicted among them is ordinary fraud.",
+    ),
+    (
+        (NotExact,), Exit.INCONCLUSIVE,
+        "The arithmetic of this machine is not that of the profile, so the result is undecided. Try another machine or device.",
     ),
     ((CannotExecute,), Exit.UNAVAILABLE, "This machine cannot run it: see the reason (memory, device, environment)."),
     ((CeremonyFailed,), Exit.INCONCLUSIVE, _CEREMONY_FAILED),

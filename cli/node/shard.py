@@ -67,8 +67,8 @@ def restore(
     writes nothing if the database is older than the backup. It overwrites no file in the folder, and does not restore shares that
     are no longer in force.
 
-    Exit codes: 0 restored, 5 the node does not answer, 6 the file or the database is stale, 64 wrong input (for example, the
-    shares are sealed under another key than that of `storage_key_file`).
+    Exit codes: 0 restored, 2 the release log in the database was altered, 5 the node does not answer, 6 the file or the database
+    is stale, 64 wrong input (for example, the shares are sealed under another key than that of `storage_key_file`).
     """
     from chain.client.access import open_chain
     from chain.client.address_book import read_network, verify_code

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.catalogue import CLASSES
 from bytewise.service.exit_codes import Exit, advice_of, exit_of
 from cli.__main__ import main as cli
@@ -63,6 +64,29 @@ def test_every_error_has_one_code() -> None:
     assert found["LeaseTaken"] == Exit.REFUSED and found["TryAgain"] == Exit.UNAVAILABLE and found["Bug"] == Exit.INTERNAL
     assert found["CallerError"] == Exit.UNAVAILABLE, "HTTP 400 of what is no DA store"
     assert exit_of(ValueError()) == Exit.INTERNAL and exit_of(KeyboardInterrupt()) == Exit.INTERRUPTED
+
+
+PEERS_AND_RECORDS = {
+    "MalformedValue", "NotCanonical", "WrongFields", "MerkleProofMismatch", "BadSignature", "MalformedPoint", "TooLarge",
+    "ForeignChain", "SequenceBroken", "UnknownKeyEpoch", "UnknownEnvironment", "RootMismatch", "ListMismatch", "AnchoredLate",
+    "EnvelopeProofBad", "EnvelopeDoesNotOpen", "PlaintextNotCanonical", "RequestHashMismatch", "TokensHashMismatch",
+    "ClientSignatureBad", "RequestDiffers", "OutsideLimits", "RequestExpired", "ShardLied", "EvidenceRefused", "TicketRefused",
+    "ReleaseNotRecorded", "EpochClosed", "BudgetSpent", "ShardRefused", "DealerLied", "LogForked", "ReleaseLogBroken",
+    "PartDoesNotOpen", "NotAMember", "CommitmentMismatch", "WindowClosed", "BondMismatch", "BadCertificate", "ChainReverted",
+    "BadRequest", "EvidenceMalformed", "EvidenceExpired", "EvidenceFromFuture", "EvidenceReplayed", "UntrustedRoot", "TcbRefused",
+    "MeasurementRefused", "ChannelRefused", "EvidenceTooLarge",
+}  # fmt: skip
+"""Faults of records and of other parties. Each verb judges them itself and says what they mean for it, so that one of them at the
+end of a process is a defect."""
+
+
+def test_every_error_that_a_user_can_cause_has_its_own_advice() -> None:
+    numbered = {name: each(*"abcdef") for name, each in CLASSES.items() if each.rule}
+    defects = {name for name, error in numbered.items() if advice_of(error) == advice_of(ValueError())}
+    assert defects == PEERS_AND_RECORDS and all(isinstance(numbered[name], Fault) for name in defects)
+    altered, inexact = advice_of(numbered["StoreCorrupt"]), advice_of(numbered["NotExact"])
+    assert (altered.code, inexact.code) == (Exit.MISMATCH, Exit.INCONCLUSIVE), "as `journal verify`, and as `model certify`"
+    assert "newest copy" in altered.advice and "another machine" in inexact.advice
 
 
 def test_every_code_but_success_has_advice() -> None:

@@ -4,9 +4,10 @@ of, other shares than the chain means."""
 import json
 import re
 import secrets
+import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -273,6 +274,8 @@ def a_multisignature_opens_what_was_made(site: KeySite, ceremony: tuple[str, str
 @pytest.mark.e2e
 def test_shard_folder_is_restored_without_superseded_shares(site: KeySite) -> None:
     folder, file = site.world.settings.shards[0].folder, site.folder / "shard.backup"
+    for seq in (1, 2):
+        site.world.release(site.world.shard(1), site.world.disputed(seq))
     assert site.shard("backup", str(file)) == Exit.USAGE
     write_whole(site.folder / "backup.key", secrets.token_hex(32).encode())
     assert site.shard("backup", str(file)) == Exit.OK
@@ -291,6 +294,10 @@ def test_shard_folder_is_restored_without_superseded_shares(site: KeySite) -> No
     assert site.shard("restore", str(file)) == Exit.REFUSED
     assert "no share of version 1 of key epoch 1, which is in force" in site.said()
     assert not any((folder / name).exists() for name in names)
+    with closing(sqlite3.connect(folder / "kms.sqlite")) as database, database:
+        database.execute("DELETE FROM release_record WHERE number = 0")
+    assert site.shard("restore", str(file)) == Exit.MISMATCH
+    assert "restore its newest copy" in site.said() and not any((folder / name).exists() for name in names)
 
 
 def test_ceremony_report_names_shards_without_a_share_proof() -> None:
