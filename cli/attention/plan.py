@@ -39,17 +39,28 @@ def plan(
 
     Example: bytewise attention plan --rate 0.005 --per-day 1000 --stake 200
     """
-    from bytewise.protocol.attention.schedule import RATE_UNIT
-    from bytewise.protocol.economics.attention import FundTerms
-
-    try:
-        if not all(math.isfinite(each) for each in (rate, stake)):
-            raise MalformedValue("plan", "--rate and --stake must be numbers")
-        terms = FundTerms(round(rate * RATE_UNIT), per_day, int(stake * ETHER), checked, sure)
-        rows = read_rows(network, rpc, lambda reader: _plans(reader, terms))
-    except MalformedValue as error:
-        raise ConfigurationError("plan", f"{error}: see --rate, --per-day, --stake, --checked and --sure") from None
+    terms = _terms(rate, per_day, stake, checked, sure)
+    rows = read_rows(network, rpc, lambda reader: _plans(reader, terms))
     emit(output, rows, lambda: _print(rows))
+
+
+OPTIONS = {"rate_ppm": "--rate", "per_day": "--per-day", "stake": "--stake", "checked": "--checked", "sure": "--sure"}
+"""The option of each field of `FundTerms`."""
+
+
+def _terms(rate: float, per_day: float, stake: float, checked: float, sure: float) -> "FundTerms":
+    """Returns the terms of a plan. `stake` is in ETH. Raises `ConfigurationError`, which names the option, for a value outside
+    its bounds."""
+    from bytewise.protocol.attention.schedule import RATE_UNIT
+    from bytewise.protocol.economics.attention import STAKE_END, FundTerms
+
+    # Only numbers within bounds are converted, because an infinite float, or one that is no number, has no integer.
+    ppm, wei = round(rate * RATE_UNIT) if 0 <= rate <= 1 else 0, int(stake * ETHER) if 0 <= stake < STAKE_END else -1
+    try:
+        return FundTerms(ppm, per_day, wei, checked, sure)
+    except MalformedValue as error:
+        field, bounds = error.values
+        raise ConfigurationError(OPTIONS[str(field)], bounds) from None
 
 
 def _plans(reader: "SnapshotReader", terms: "FundTerms") -> list[Row]:

@@ -36,10 +36,16 @@ def tail_chance(terms: AttentionTerms, drawn: int) -> float:
     return min(total, 1.0)
 
 
+LEAST_PER_DAY, MOST_PER_DAY = 1e-6, 1e12
+"""Fewest and most receipts per day of a plan. With others, its times and amounts would not be finite numbers."""
+STAKE_END = 2**128
+"""Stakes in wei are below this number."""
+
+
 @dataclass(frozen=True, slots=True)
 class FundTerms:
-    """The tests that a fund wants to run, and its assumptions about a lazy member. Raises `MalformedValue` for a value outside
-    its bounds."""
+    """The tests that a fund wants to run, and its assumptions about a lazy member. Raises `MalformedValue` with the name of the
+    field for a value outside its bounds."""
 
     rate_ppm: int
     """Chance that a receipt is false, in parts per million."""
@@ -53,10 +59,15 @@ class FundTerms:
     """Chance with which such a member must have failed a test, above 0 and below 1."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.rate_ppm <= RATE_UNIT or not 0 < self.per_day < math.inf or self.stake < 0:
-            raise MalformedValue("plan", "the rate is outside 0 to 1, or an amount is not positive")
-        if not 0 <= self.checked < 1 or not 0 < self.sure < 1:
-            raise MalformedValue("plan", "the checked share must be from 0 to below 1, and the certainty between 0 and 1")
+        for name, holds, bounds in (
+            ("rate_ppm", 1 <= self.rate_ppm <= RATE_UNIT, f"must be above 0, in steps of 1/{RATE_UNIT}, and at most 1"),
+            ("per_day", LEAST_PER_DAY <= self.per_day <= MOST_PER_DAY, f"must be from {LEAST_PER_DAY:g} to {MOST_PER_DAY:g}"),
+            ("stake", 0 <= self.stake < STAKE_END, "must not be negative, and must be below 2^128 wei"),
+            ("checked", 0 <= self.checked < 1, "must be from 0 to below 1"),
+            ("sure", 0 < self.sure < 1, "must be above 0 and below 1"),
+        ):
+            if not holds:
+                raise MalformedValue(name, bounds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,6 +254,8 @@ def plan_says_what_a_rate_costs_and_who_fails_when(court: FundCourt) -> None:
     assert {each["account"] for each in row["members"]} == {each.address for each in VERIFIERS}
     assert {each["drawn"] for each in row["members"]} == {0.9}
     assert "25 convictions, 5.0 days" in court.run("plan", *terms)
-    for wrong in (("--rate", 2), ("--rate", 0), ("--rate", "nan"), ("--per-day", -1), ("--stake", "inf"), ("--checked", 1)):
-        text = court.run("plan", *terms, *wrong, code=Exit.USAGE)
-        assert "R-55" in text and "--rate" in text, wrong
+    for wrong in (
+        ("--rate", 2), ("--rate", 0), ("--rate", "nan"), ("--rate", 1e308), ("--per-day", -1), ("--per-day", 1e308),
+        ("--per-day", 1e-310), ("--stake", "inf"), ("--stake", 1e300), ("--stake", -1), ("--checked", 1), ("--sure", "nan"),
+    ):  # fmt: skip
+        assert f"[R-55] {wrong[0]}: must " in court.run("plan", *terms, *wrong, code=Exit.USAGE), wrong

@@ -88,9 +88,10 @@ def test_chance_to_be_drawn_is_at_most_one() -> None:
     "fields",
     [
         {"rate_ppm": 0}, {"rate_ppm": 1_000_001}, {"per_day": 0.0}, {"per_day": math.inf}, {"per_day": math.nan}, {"stake": -1},
+        {"per_day": 1e-310}, {"per_day": 1e308}, {"stake": 2**128},
         {"checked": 1.0}, {"checked": -0.1}, {"checked": math.nan}, {"sure": 0.0}, {"sure": 1.0},
     ],
 )  # fmt: skip
 def test_terms_outside_their_bounds_are_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(MalformedValue):
+    with pytest.raises(MalformedValue, match=f"malformed {next(iter(fields))}: must"):
         changed(**fields)
