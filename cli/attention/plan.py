@@ -97,7 +97,8 @@ def _print(rows: list[Row]) -> None:
         for line in (
             f"{row['tests_per_day']:.2f} tests a day; each conviction takes {brief(row['slash_wei'])} ETH",
             f"costs {brief(row['cost_per_day_wei'])} ETH a day if all are convicted, of which {brief(row['burned_per_day_wei'])} "
-            f"ETH are burned and the rest pays those who noticed",
+            f"ETH are burned and the rest pays those who noticed, if all seats of the first round convict (if fewer do, more is "
+            f"burned)",
             f"the stake bears {row['affordable_convictions']} convictions, {row['stake_lasts_days']:.1f} days; "
             f"the largest rate that lasts a day is {row['most_rate']:.4%}",
         ):

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from bytewise.protocol.attention.schedule import RATE_UNIT, AttentionTerms
 from bytewise.protocol.court.params import BPS, ParamSet
+from bytewise.protocol.court.settlement import Pot, split
 from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.records.statements import Verdict
 
 UNLIKELY = 1e-3
 """Limit of chance. A reveal is marked if a random key would draw its number of false receipts with a smaller chance."""
@@ -97,7 +99,8 @@ class FundPlan:
     cost: float
     """Cost per day in wei if every test is convicted, which is the right verdict."""
     burned: float
-    """Part of this cost in wei that is left after α and β. The fees of the seats are paid from it, and the rest is burned."""
+    """Part of this cost in wei that is burned if all seats of each first round convict and each challenger knew the answer. The
+    rest pays challenger and seats, with the fees of the seats. A first round with fewer such seats burns more."""
     affordable: int
     """Number of convictions that leave at least the least stake of an operator."""
     lasts: float
@@ -112,12 +115,19 @@ def fund_plan(p: ParamSet, seats: Sequence[int], terms: FundTerms) -> FundPlan:
     """Returns the plan of a fund in a pool whose members have these seats in the audit draw."""
     tests, slash = terms.per_day * terms.rate_ppm / RATE_UNIT, p.money.slash_amount
     affordable = max(0, terms.stake - p.money.min_operator_stake) // slash
-    kept = (p.shares.alpha_bps + p.shares.beta_bps) / BPS
     return FundPlan(
-        tests=tests, slash=slash, cost=tests * slash, burned=tests * slash * (1 - kept), affordable=affordable,
+        tests=tests, slash=slash, cost=tests * slash, burned=tests * _burned(p), affordable=affordable,
         lasts=affordable / tests, most_rate_ppm=min(RATE_UNIT, int(affordable / terms.per_day * RATE_UNIT)),
         members=tuple(_odds(p, each, tests, terms) for each in seats),
     )  # fmt: skip
+
+
+def _burned(p: ParamSet) -> int:
+    """Returns the wei that a conviction by all seats of the first round burns if the challenger knew the answer."""
+    seats = p.seats(1)
+    pot = Pot(p.required_bond, 0, 0, p.money.slash_amount, seats, appellant_won=False, knew=True)
+    parts = split(Verdict.OVERTURNED, pot, p)
+    return pot.total - parts.bond_back - parts.alpha - parts.per_seat * seats
 
 
 def _odds(p: ParamSet, seats: int, tests: float, terms: FundTerms) -> MemberOdds:

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.attention.schedule import RATE_UNIT, AttentionTerms
 from bytewise.protocol.court.params import BPS
+from bytewise.protocol.court.settlement import CONVICTIONS, Pot, split
 from bytewise.protocol.economics.attention import UNLIKELY, FundTerms, count_until, fund_plan, pass_chance, tail_chance
 from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS
 from chain.deployment.params import DEVNET, ETHER
 
@@ -44,12 +46,23 @@ def test_ground_key_is_unlikely_and_an_honest_one_is_not() -> None:
 def test_plan_of_a_fund_by_hand() -> None:
     plan = fund_plan(DEVNET, [1, 0], TERMS)
     assert (plan.tests, plan.slash, plan.cost) == (5.0, 8 * ETHER, 40.0 * ETHER)
-    assert plan.burned == pytest.approx(0.3 * plan.cost), "30 % of a slash goes to the challenger and 40 % to the seats"
+    assert plan.burned == pytest.approx(5 * 2.385 * ETHER), "of 8 ETH: 30 % to the challenger, 40 % and 15 fees to the seats"
     assert (plan.affordable, plan.lasts, plan.most_rate_ppm) == (25, 5.0, 25_000)
     drawn, never = plan.members
     assert (drawn.drawn, drawn.tests, drawn.passes_day) == (0.9, 4.5, pytest.approx(0.1**5))
     assert drawn.days == pytest.approx(2 / 5), "two tests, each passed with 0.1, leave 1 %"
     assert (never.drawn, never.passes_day, never.days) == (0.0, 1.0, math.inf)
+
+
+@given(st.integers(DEVNET.quorum(DEVNET.seats(1)), DEVNET.seats(1)), st.booleans(), st.sampled_from(sorted(CONVICTIONS)))
+def test_first_round_conviction_burns_what_the_plan_says_or_more(right: int, knew: bool, verdict: Verdict) -> None:
+    plan = fund_plan(DEVNET, [1], TERMS)
+    pot = Pot(DEVNET.required_bond, 0, 0, plan.slash, right, appellant_won=False, knew=knew)
+    parts = split(verdict, pot, DEVNET)
+    paid = parts.bond_back + parts.alpha + parts.to_appellant + parts.to_operator + parts.per_seat * right + parts.repaid
+    assert paid + plan.burned / plan.tests <= pot.total + 10
+    if right == DEVNET.seats(1) and knew and verdict is not Verdict.UNAVAILABLE:
+        assert plan.burned == pytest.approx(plan.tests * (pot.total - paid))
 
 
 def test_largest_rate_uses_the_stake_in_a_day() -> None:
