@@ -52,8 +52,18 @@ def plan(
         terms = WatchTerms(receipts, fraud, mistakes, mismatches, coverage, ready)
         rows = read_rows(network, rpc, lambda reader: _plans(reader, terms, gas, interest))
     except MalformedValue as error:
-        raise ConfigurationError("plan", f"{error}: --fraud, --coverage and --ready are chances") from None
+        field, bounds = error.values
+        if field not in OPTIONS:
+            raise
+        raise ConfigurationError(OPTIONS[str(field)], bounds) from None
     emit(output, rows, lambda: _print(rows))
+
+
+OPTIONS = {
+    "receipts": "--receipts", "fraud": "--fraud", "mistakes": "--mistakes", "mismatches": "--mismatches", "wanted": "--coverage",
+    "ready": "--ready", "gas": "--gas-gwei", "interest": "--interest", "disputes": "--receipts, --fraud, --mistakes",
+}  # fmt: skip
+"""The option of each value of a plan that can be outside its bounds."""
 
 
 def _plans(reader: "SnapshotReader", terms: "WatchTerms", gas_gwei: float | None, interest: float) -> list[Row]:
@@ -65,8 +75,10 @@ def _plans(reader: "SnapshotReader", terms: "WatchTerms", gas_gwei: float | None
     block = reader.head()
     params = reader.params(reader.params_version(block), block)
     price = reader.client.head().base_fee_wei if gas_gwei is None else gas_gwei * GWEI
-    if not 0 <= price < 2**128 or not 0 <= interest <= 10:
-        raise MalformedValue("plan", "the price of gas or the interest is negative, or no number that anybody pays")
+    if not 0 <= price < 2**128:
+        raise MalformedValue("gas", "must not be negative, and must be below 2^128 wei")
+    if not 0 <= interest <= 10:
+        raise MalformedValue("interest", "must be from 0 to 10")
     rows, missing = [], pools_not_added(reader, block)
     for pool in reader.network.pools:
         members = [each.account for each in reader.verifiers(pool.digest, block) if each.may_audit(pool.digest, block)]

@@ -14,13 +14,16 @@ from bytewise.protocol.errors.records import MalformedValue
 
 DAY_S = 86_400
 MOST_OPEN = 1_000_000
+COUNT_END = 2**64
+"""Numbers per day are below this number."""
 NOBODY = CountDistribution(0, (1.0,))
 """Distribution of the number of hostile auditors if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchTerms:
-    """Assumptions and wishes of a watchtower. Raises `MalformedValue` for a value outside its bounds."""
+    """Assumptions and wishes of a watchtower. Raises `MalformedValue` with the name of the field for a value outside its
+    bounds."""
 
     receipts: float
     """Number of receipts per day."""
@@ -36,9 +39,16 @@ class WatchTerms:
     """Chance with which the money must suffice for all disputes that are open at once."""
 
     def __post_init__(self) -> None:
-        amounts = all(0 <= each < math.inf for each in (self.receipts, self.mistakes)) and 0 <= self.fraud <= 1
-        if not amounts or self.mismatches < 1 or not 0 < self.wanted < 1 or not 0 < self.ready < 1:
-            raise MalformedValue("plan", "a chance is outside 0 to 1, or an amount is negative or infinite")
+        for name, holds, bounds in (
+            ("receipts", 0 <= self.receipts < COUNT_END, "must not be negative, and must be below 2^64"),
+            ("fraud", 0 <= self.fraud <= 1, "must be from 0 to 1"),
+            ("mistakes", 0 <= self.mistakes < COUNT_END, "must not be negative, and must be below 2^64"),
+            ("mismatches", self.mismatches >= 1, "must be 1 or more"),
+            ("wanted", 0 < self.wanted < 1, "must be above 0 and below 1"),
+            ("ready", 0 < self.ready < 1, "must be above 0 and below 1"),
+        ):
+            if not holds:
+                raise MalformedValue(name, bounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +146,7 @@ def open_at_once(mean: float, ready: float) -> int:
     Little's law (rate times duration). Raises `MalformedValue` for a mean above a million: no account opens so many.
     """
     if mean > MOST_OPEN:
-        raise MalformedValue("plan", f"{mean:.0f} disputes would be open at once: at most {MOST_OPEN}")
+        raise MalformedValue("disputes", f"{mean:.0f} disputes would be open at once: at most {MOST_OPEN}")
     count, reached = 0, 0.0
     while True:
         reached += math.exp(count * math.log(mean) - mean - math.lgamma(count + 1)) if mean > 0 else 1.0

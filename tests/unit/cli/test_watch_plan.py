@@ -26,7 +26,8 @@ from tests.fixtures.snapshot_builders import POOL, holdings, snapshot, word
 
 WRONG = (
     ["--fraud", "2"], ["--coverage", "1"], ["--ready", "0"], ["--receipts", "-1"], ["--receipts", "nan"], ["--gas-gwei", "-1"],
-    ["--receipts", "1e18", "--fraud", "1", "--mistakes", "1e12"],
+    ["--gas-gwei", "nan"], ["--interest", "nan"], ["--interest", "-0.1"], ["--mistakes", "inf"], ["--mismatches", "0"],
+    ["--receipts", "1e308"],
 )  # fmt: skip
 
 
@@ -47,8 +48,9 @@ def test_plan_has_the_stakes_and_parameters_in_force(anvil: Anvil, tmp_path: Pat
     assert "open at once" in text and "pool 0x" in text
     for wrong in WRONG:
         assert main([*where, *wrong]) == Exit.USAGE, wrong
-        err = capsys.readouterr().err
-        assert "Traceback" not in err and err.strip()
+        assert f"[R-55] {wrong[0]}: must " in capsys.readouterr().err, wrong
+    assert main([*where, "--receipts", "1e18", "--fraud", "1", "--mistakes", "1e12"]) == Exit.USAGE
+    assert "[R-55] --receipts, --fraud, --mistakes: " in capsys.readouterr().err
 
 
 def left_pool() -> Any:
