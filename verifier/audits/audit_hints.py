@@ -26,11 +26,11 @@ from bytewise.protocol.decisions.actions import Action
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import keccak256_abi, out_hash
 from bytewise.protocol.encoding import encode, from_json, to_json
-from bytewise.protocol.errors.actors import CommitmentMismatch, ConfigurationError, NotAMember
+from bytewise.protocol.errors.actors import HintMismatch, UnknownAuditor
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.records.statements import AuditResult, Outcome, audit_commitment
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
-from bytewise.protocol.units import U8, ZERO_DIGEST, Address, Blob, Digest
+from bytewise.protocol.units import U8, ZERO_DIGEST, Address, Blob, Digest, hex0x
 from bytewise.service import metrics, telemetry
 
 MAX_TIPS = 4096
@@ -97,10 +97,10 @@ class HintBox:
         checks come first."""
         result = hint.result
         if result.verifier not in self._verifiers:
-            raise NotAMember(result.verifier, "any pool", 0)
+            raise UnknownAuditor(result.verifier)
         found = audit_commitment(result.receipt_id, result.verifier, hint.tokens_hash, hint.trace_root, hint.salt)
         if found != result.commitment:
-            raise CommitmentMismatch(result.verifier, result.commitment.hex())
+            raise HintMismatch(result.verifier, hex0x(result.commitment))
         verify_signature("tip", typed_digest(self._domain, result), hint.signature, result.verifier)
         with self._lock:
             self._hints[(result.receipt_id, result.verifier)] = hint

@@ -122,14 +122,13 @@ class PartDoesNotOpen(Fault):
 
 
 class NotAMember(Fault):
-    """An account without a seat voted, or an audit hint names an auditor that is in no pool."""
+    """An account without a seat voted."""
 
     rule, template = "R-40", "{0} has no seat in dispute {1} round {2}"
 
 
 class CommitmentMismatch(Fault):
-    """A revealed vote, or the opening in an audit hint, does not match its commitment: it is copied, altered or of another
-    account."""
+    """A revealed vote does not match its commitment: it is copied, altered or of another account."""
 
     rule, template = "R-41", "vote of {0} does not open commitment {1}"
 
@@ -181,6 +180,19 @@ class BreakerHolds(Unavailable):
     """The breaker holds back convictions in this environment until the curator has examined them."""
 
     rule, template = "R-49", "convictions in environment {0} are held"
+
+
+class UnknownAuditor(Fault):
+    """An audit hint names an auditor that is in no pool."""
+
+    rule, template = "R-4A", "audit hint of {0}: the account is a verifier of no pool"
+
+
+class HintMismatch(Fault):
+    """The opening in an audit hint does not match the commitment of the audit result: it is copied, altered or of another
+    account."""
+
+    rule, template = "R-4B", "audit hint of {0} does not open commitment {1} of the audit"
 
 
 # --- the world ---

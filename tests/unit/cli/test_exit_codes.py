@@ -72,9 +72,9 @@ PEERS_AND_RECORDS = {
     "EnvelopeProofBad", "EnvelopeDoesNotOpen", "PlaintextNotCanonical", "RequestHashMismatch", "TokensHashMismatch",
     "ClientSignatureBad", "RequestDiffers", "OutsideLimits", "RequestExpired", "ShardLied", "EvidenceRefused", "TicketRefused",
     "ReleaseNotRecorded", "EpochClosed", "BudgetSpent", "ShardRefused", "DealerLied", "LogForked", "ReleaseLogBroken",
-    "PartDoesNotOpen", "NotAMember", "CommitmentMismatch", "WindowClosed", "BondMismatch", "BadCertificate", "ChainReverted",
-    "BadRequest", "EvidenceMalformed", "EvidenceExpired", "EvidenceFromFuture", "EvidenceReplayed", "UntrustedRoot", "TcbRefused",
-    "MeasurementRefused", "ChannelRefused", "EvidenceTooLarge",
+    "PartDoesNotOpen", "NotAMember", "CommitmentMismatch", "UnknownAuditor", "HintMismatch", "WindowClosed", "BondMismatch",
+    "BadCertificate", "ChainReverted", "BadRequest", "EvidenceMalformed", "EvidenceExpired", "EvidenceFromFuture",
+    "EvidenceReplayed", "UntrustedRoot", "TcbRefused", "MeasurementRefused", "ChannelRefused", "EvidenceTooLarge",
 }  # fmt: skip
 """Faults of records and of other parties. Each verb judges them itself and says what they mean for it, so that one of them at the
 end of a process is a defect."""

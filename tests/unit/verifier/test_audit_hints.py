@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors.actors import CommitmentMismatch, ConfigurationError, NotAMember
+from bytewise.protocol.errors.actors import HintMismatch, UnknownAuditor
 from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.units import U8, Address, Digest
 from bytewise.service.exit_codes import Exit, exit_of
@@ -113,9 +113,9 @@ def test_impossible_length_ends_the_exchange(hint_site: HintSite, length: str) -
 
 def test_non_verifier_is_disconnected_before_its_signature_is_checked() -> None:
     forged = replace(hint(word("receipt"), "second"), signature=hint(word("receipt"), "voter").signature, nonce=word("nonce"))
-    with pytest.raises(NotAMember):
+    with pytest.raises(UnknownAuditor):
         HintBox(DISPUTES, {VOTER}).put(forged)
-    with pytest.raises(CommitmentMismatch):
+    with pytest.raises(HintMismatch):
         HintBox(DISPUTES, EVERYBODY).put(forged)
 
 
@@ -123,7 +123,7 @@ def test_altered_hint_is_refused_and_replaces_nothing() -> None:
     said, box = hint(word("receipt"), "voter"), HintBox(DISPUTES, {VOTER})
     box.put(said)
     for outcome, code in ((Outcome.INVALID, 1), (Outcome.CANNOT_EXECUTE, 0), (Outcome.EXECUTED, 1)):
-        with pytest.raises(CommitmentMismatch):
+        with pytest.raises(HintMismatch):
             box.put(replace(said, outcome=U8(outcome), code=U8(code)))
     assert box.key([said.result]) == KEY
 

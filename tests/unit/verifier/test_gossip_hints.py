@@ -34,7 +34,7 @@ def test_published_hint_reaches_the_box_and_the_other_sender(bus: MessageBus) ->
 
 
 def test_wrong_hints_are_counted_and_the_next_one_is_taken(bus: MessageBus) -> None:
-    box, before = HintBox(DISPUTES, {VOTER}), value_of("bytewise_hints_refused_total", reason="CommitmentMismatch")
+    box, before = HintBox(DISPUTES, {VOTER}), value_of("bytewise_hints_refused_total", reason="HintMismatch")
     said = hint(word("receipt"), "voter")
     sent_over(bus.clients[VOTER], None)(replace(said, nonce=word("other")))
     bus.clients[VOTER].publish("hint", {"no": "hint"})
@@ -42,7 +42,7 @@ def test_wrong_hints_are_counted_and_the_next_one_is_taken(bus: MessageBus) -> N
     sent_over(bus.clients[VOTER], None)(said)
     GossipHints(bus.clients[TOWER], box).step(snapshot())
     assert box.key([said.result]) == KEY
-    assert value_of("bytewise_hints_refused_total", reason="CommitmentMismatch") == before + 1
+    assert value_of("bytewise_hints_refused_total", reason="HintMismatch") == before + 1
 
 
 def test_gossip_process_is_shown_by_the_metrics_of_its_node(bus: MessageBus) -> None:

@@ -9,7 +9,7 @@ from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.actions import Action, OpenAlt, OpenDispute
 from bytewise.protocol.decisions.snapshot import Challenger
 from bytewise.protocol.decisions.strategies import WatchPolicy
-from bytewise.protocol.errors.actors import CommitmentMismatch, NotAMember
+from bytewise.protocol.errors.actors import HintMismatch, UnknownAuditor
 from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import AuditOutcome, Verdict
@@ -124,11 +124,11 @@ def test_hint_without_a_proof_is_refused() -> None:
     assert box.key([good.result]) == KEY and good.key == KEY
     assert box.key([replace(good.result, commitment=ZERO_DIGEST)]) is None, "it published something else"
     assert box.key([]) is None
-    with pytest.raises(CommitmentMismatch):
+    with pytest.raises(HintMismatch, match=f"audit hint of {good.result.verifier} does not open"):
         box.put(replace(good, trace_root=word("another")))
     with pytest.raises(BadSignature):
         box.put(replace(good, signature=hint(word("receipt"), "second").signature))
-    with pytest.raises(NotAMember):
+    with pytest.raises(UnknownAuditor, match=f"audit hint of {signer('second').address}: "):
         box.put(hint(word("receipt"), "second"))
 
 
