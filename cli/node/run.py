@@ -113,10 +113,13 @@ def _checks_after_start(config: Path) -> tuple[str, ...]:
 
 
 def _password(config: Path) -> "PasswordPipe | None":
-    """Asks at the terminal for the keystore's password if the settings name no file with it. Returns the pipe for the node's
-    processes, or None if no password is needed."""
+    """Asks at the terminal for the keystore's password if neither the settings nor a variable name a file with it. Returns the
+    pipe for the node's processes, or None if no password is needed."""
     from cli.node.supervisor import PasswordPipe
 
-    signer, file = read_document(config).get("signer", {}), setting_variables().get(f"{PREFIX}SIGNER__PASSWORD_FILE")
-    found = asked_password(config.parent / str(signer.get("key_file", "")), signer.get("password_file") or file)
+    signer, variables = read_document(config).get("signer", {}), setting_variables()
+    key, file = (
+        variables.get(f"{PREFIX}SIGNER__{name.upper()}") or signer.get(name) for name in ("key_file", "password_file")
+    )  # fmt: skip
+    found = asked_password(config.parent / str(key or ""), file)
     return None if found is None else PasswordPipe(found.reveal())

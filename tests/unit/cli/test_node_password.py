@@ -84,6 +84,19 @@ def test_check_before_the_start_gets_the_password_by_a_pipe(
     assert "node.ready" in told.out + told.err and PASSWORD[::-1] in told.out + told.err
 
 
+def test_run_asks_for_the_password_of_the_key_file_in_a_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The settings name another file, which is no keystore."""
+    config = prompted(tmp_path, NodeRole.WATCHTOWER)
+    config.write_text(config.read_text().replace('"account.json"', '"elsewhere.key"'))
+    monkeypatch.setenv(f"{PREFIX}SIGNER__KEY_FILE", "account.json")
+    assert main(["run", "--config", str(config)]) == Exit.USAGE
+    told = capfd.readouterr()
+    assert "signer.password_file: missing: account.json is a keystore, and there is no terminal" in told.err
+    assert "supervisor" not in told.out + told.err, "no process was started before"
+
+
 def test_operator_reads_the_pipe_with_its_password_once(tmp_path: Path) -> None:
     config = prompted(tmp_path, NodeRole.OPERATOR)
     reader, writer = os.pipe()
