@@ -79,8 +79,8 @@ def run_checks(view: "NodeView", webhook: str | None = None) -> "Iterator[Check]
 
 
 def checked(function: "Callable[['NodeView'], Check]", view: "NodeView") -> "Check":
-    """Runs a check and returns its result. If the check raises a `BytewiseError`, or has no result after `CHECK_S`
-    seconds, it counts as failed."""
+    """Runs a check and returns its result. If the check raises an error, or has no result after `CHECK_S` seconds, it counts as
+    failed."""
     from bytewise.service.readiness import Check
 
     name = function.__name__
@@ -91,6 +91,9 @@ def checked(function: "Callable[['NodeView'], Check]", view: "NodeView") -> "Che
             results.append(function(view))
         except BytewiseError as error:
             results.append(Check(name, False, str(error), "an answer", "Repair what the value names, then run this again."))
+        except Exception as error:  # noqa: BLE001  (a defect of the check must not be taken for a slow service)
+            what = f"the check failed with {type(error).__name__}"
+            results.append(Check(name, False, what, "an answer", "This is a defect of the program: please report it."))
 
     # The check runs in a daemon thread, because no library's timeout limits a whole check. The process can end while such a
     # thread still runs.

@@ -68,6 +68,15 @@ def results(view: Any) -> dict[str, bool]:
     }
 
 
+def test_check_that_breaks_is_reported_with_the_class_of_its_error() -> None:
+    def broken(_: Any) -> Any:
+        raise ZeroDivisionError("a detail for developers")
+
+    found = checked(broken, None)  # type: ignore[arg-type]
+    assert (found.name, found.ok, found.value) == ("broken", False, "the check failed with ZeroDivisionError")
+    assert "report" in found.advice
+
+
 def test_running_shard_is_healthy_only_with_share_and_policy_in_force(tmp_path: Path) -> None:
     world = World(tmp_path)
     view, running = shard(world), world.shard(1)
