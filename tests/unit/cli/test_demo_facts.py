@@ -5,16 +5,28 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bytewise.protocol.units import Address, Digest, unhex
+from bytewise.protocol.records.receipt import receipt_id
+from bytewise.protocol.units import Address, Digest, hex0x, unhex
+from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
+from bytewise.storage.archive import Archive
+from bytewise.storage.engine import open_database
+from chain.deployment.params import DEVNET
 from cli.__main__ import main
 from cli.demo.client import Answer
 from cli.demo.director import MemberFailure, MemberFailures
 from cli.demo.facts import judge
+from cli.demo.run import _final_fact
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import mine
+from tests.fixtures.court.session import DisputeFixture
+from tests.fixtures.storage.databases import empty_database
+from verifier.watch.list_reader import GOOD
 
 RECORDED = json.loads(Path(__file__).with_name("recorded_demo.json").read_text())
 """Status, answers and fates of a real run (`make demo`)."""
@@ -141,6 +153,25 @@ def test_fact_without_its_evidence_is_missing(start: str) -> None:
     SABOTAGE[start](run)
     missing = [fact for fact, holds in run.judged().items() if not holds]
     assert any(fact.startswith(start) for fact in missing), missing
+
+
+def test_open_window_makes_the_final_fact_missing(anvil: Anvil, tmp_path: Path) -> None:
+    """As when the demo's time is over before every window is."""
+    court = DisputeFixture(anvil, tmp_path)
+    database = tmp_path / "watchtower.db"
+    database.write_bytes(empty_database())
+    url, batch = f"sqlite:///{database}", court.batch
+    archive = Archive(open_database(url), SystemClock())
+    names = [receipt_id(court.network.anchor_domain, each.receipt) for each in batch.entries]
+    (anchored,) = court.reader.batches(court.network.deploy_block, court.reader.head())
+    archive.add_batch(anchored)
+    for name, entry, proof in zip(names, batch.entries, batch.proofs, strict=True):
+        archive.add_receipt(name, anchored.batch_id, entry, proof, GOOD)
+    answers = [replace(recorded().answers[0], operator="honest", receipt_id=hex0x(name)) for name in names]
+    site: Any = SimpleNamespace(database=lambda actor: url)
+    assert list(_final_fact(court.reader, site, answers).values()) == [False]
+    mine(anvil, DEVNET.times.window + 2)
+    assert list(_final_fact(court.reader, site, answers).values()) == [True]
 
 
 @pytest.mark.parametrize("option", [("--adversary", "nobody"), ("--audits", "of"), ("--watchtower", "0")])
