@@ -150,7 +150,7 @@ def witness(
     from bytewise.storage.journal import journal_key
 
     _refuse_existing(out)
-    signed = _verified(data := read_export(file), None, []).checkpoint
+    signed = _verified("EXPORT", data := read_export(file), None, []).checkpoint
     place = memory / f"{signed.checkpoint.origin.rpartition('/')[2]}{SUFFIX}"
     secret = journal_key(key)
     try:
@@ -159,7 +159,7 @@ def witness(
         raise ConfigurationError("--name", str(error)) from None
     # Without the lock, two runs at the same time could both find no stored checkpoint, and sign two different histories.
     with hold_key(key):
-        _verified(data, None, [read_kept(place)] if place.exists() else [])
+        _verified("EXPORT", data, None, [read_kept(place)] if place.exists() else [])
         try:
             made = cosign(signed, name, secret, SystemClock().now()).note.encode().encode()
         except MalformedValue as error:
@@ -252,7 +252,7 @@ def _verify_export(
     file: Path, keys: str | None, kept: list["SignedCheckpoint"], witnesses: list["NoteKey"], output: OutputFormat
 ) -> None:
     fingerprint = None if keys is None else digest_argument("--keys", keys)
-    found = _verified(read_export(file), fingerprint, kept)
+    found = _verified("--export", read_export(file), fingerprint, kept)
     for each in witnesses:
         try:
             is_signed = any(note.note.is_signed_by(each) for note in kept)
@@ -291,7 +291,9 @@ def _print_export(found: "VerifiedExport") -> None:
         console.print(plain(f"  it continues the checkpoint of {before.checkpoint.size} entries"), soft_wrap=True)
 
 
-def _verified(data: bytes, fingerprint: Digest | None, kept: list["SignedCheckpoint"]) -> "VerifiedExport":
+def _verified(option: str, data: bytes, fingerprint: Digest | None, kept: list["SignedCheckpoint"]) -> "VerifiedExport":
+    """Verifies an export that a user named with `option`. Raises `ConfigurationError` if it is none, and `typer.Exit` if it does
+    not hold."""
     from bytewise.storage.journal import ExportFailure, ExportRejected, verify_export
 
     try:
@@ -299,7 +301,7 @@ def _verified(data: bytes, fingerprint: Digest | None, kept: list["SignedCheckpo
     except ExportRejected as error:
         name, why = error.args
         if name is ExportFailure.MALFORMED:
-            raise ConfigurationError("--export", f"is no export: {why}") from None
+            raise ConfigurationError(option, f"is no export: {why}") from None
         _refuse(f"{name}: {why}")
 
 

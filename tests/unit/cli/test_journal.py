@@ -142,6 +142,13 @@ def test_witness_writes_nothing_that_it_could_not_read(node: Node, capsys: pytes
     witness = ["--name", "example.org/" + "w" * 80, "--key", str(node.folder / "w.key"), "--memory", str(node.folder / "seen")]
     code = main(["journal", "witness", str(node.folder / "big.json"), *witness, "--out", str(node.folder / "a.checkpoint")])
     assert code in (2, 64) and not (node.folder / "seen").exists() and "Traceback" not in capsys.readouterr().err
+    first.rename(node.folder / "good.json")
+    first.write_bytes(b"{}")
+    assert main(["journal", "witness", str(first), *witness, "--out", str(node.folder / "b.checkpoint")]) == 64
+    assert "[R-55] EXPORT: is no export" in capsys.readouterr().err
+    assert main(["journal", "verify", "--export", str(first)]) == 64
+    assert "[R-55] --export: is no export" in capsys.readouterr().err
+    (node.folder / "good.json").rename(first)
     assert main(["journal", "witness", str(first), *witness, "--out", str(node.folder / "b.checkpoint")]) == 0
 
 
