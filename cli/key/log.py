@@ -224,6 +224,8 @@ def _client(book: "Network", rpc: list[str] | None) -> "Chain | None":
 def _epoch(book: "Network", number: int) -> "EpochRecord":
     """Returns a key epoch of the address book by its number. The number 0 stands for the newest epoch."""
     records = {document.record.epoch: document.record for document in book.epochs}
-    if not records or (number and number not in records):
-        raise ConfigurationError("network.json", f"has no key epoch {number or ''}; it has {sorted(records)}")
+    if not records:
+        raise ConfigurationError("network.json", "has no key epoch yet: `bytewise key list` shows the chain's")
+    if number and number not in records:
+        raise ConfigurationError("network.json", f"has no key epoch {number}; it has {sorted(records)}")
     return records[number or max(records)]  # type: ignore[index]

@@ -22,6 +22,7 @@ from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.protocol.units import U64, ZERO_DIGEST, Digest, hex0x
 from bytewise.service.exit_codes import Exit
 from bytewise.storage.tables import ReleaseRow
+from chain.client.address_book import read_network, write_network
 from cli.output import moment
 from tests.fixtures.cli.log_site import LogSite, site
 from tests.fixtures.kms.dealt_again import dealt_again, mean
@@ -233,6 +234,12 @@ def test_unavailable_shard_is_not_called_a_liar_and_wrong_input_is_named(site: L
     assert "shard 3 shows no log" in site.said()
     assert site.log("verify", "--epoch", "9") == Exit.USAGE
     assert "has no key epoch 9; it has [1]" in site.said()
+    file, before = site.folder / "network.json", read_network(site.folder / "network.json")
+    write_network(file, replace(before, epochs=()))
+    for epoch in ("0", "9"):
+        assert site.log("verify", "--epoch", epoch) == Exit.USAGE
+        assert "network.json: has no key epoch yet" in site.said()
+    write_network(file, before)
     assert site.log("show", "0x12") == site.log("show", "nonsense") == Exit.USAGE
     (site.folder / "network.json").write_text("{}")
     assert site.log("verify") == Exit.USAGE and "is no address book" in site.said()
