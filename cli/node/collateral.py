@@ -13,6 +13,7 @@ from rich.console import Console
 from bytewise.protocol.errors.actors import ConfigurationError, EvidenceRefused
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings, read_document
+from cli.node.roles import JUDGES, verify_role
 from cli.options import SETTINGS, NodeConfigOption
 from cli.output import plain
 
@@ -77,6 +78,7 @@ def _renewal(config: Path) -> "Iterator[CollateralRenewal]":
     from bytewise.tee.renewal import CollateralRenewal
     from enclave.settings import EnclaveSettings
 
+    verify_role(config, *JUDGES)
     enclave = load_settings(EnclaveSettings, config, "enclave")
     if enclave.evidence is not EvidenceType.TDX or enclave.endorsements is None:
         raise ConfigurationError("evidence", f"{enclave.evidence.value} has no collateral that is renewed: only tdx has")

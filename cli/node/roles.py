@@ -31,3 +31,16 @@ def role_of(config: Path) -> NodeRole:
         given = "missing; it must be one" if role is None else f"{str(role)[:40]} is none"
         raise ConfigurationError(f"{config.name}: role", f"{given} of {', '.join(NodeRole)}; `bytewise init` writes this file")
     return NodeRole(role)
+
+
+def verify_role(config: Path, *roles: NodeRole) -> None:
+    """Raises `ConfigurationError` if a settings file names a role that is none of `roles`. A file without a role passes: it may
+    have the settings of one process alone."""
+    role = read_document(config).get("role")
+    if role is not None and role not in roles:
+        wanted = " or ".join(map(_with_article, roles))
+        raise ConfigurationError(config.name, f"is of {_with_article(str(role)[:40])}; this command is for {wanted}")
+
+
+def _with_article(role: str) -> str:
+    return f"an {role}" if role[:1] in "aeiou" else f"a {role}"

@@ -12,6 +12,7 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import Address, Digest, digest, hex0x, unhex
 from bytewise.service.settings import load_settings
 from cli.network import dispute_entry, read_rows, seat_entry
+from cli.node.roles import NodeRole, verify_role
 from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, asked_password, receipt_argument
 from cli.output import (
     LIMIT,
@@ -247,6 +248,7 @@ def appeal(
     from chain.sending.keys import open_signer
     from serving.settings import OperatorSettings
 
+    verify_role(config, NodeRole.OPERATOR)
     settings = load_settings(OperatorSettings, config)
     network = read_network(settings.network_file)
     password = asked_password(settings.signer.key_file, settings.signer.password_file)

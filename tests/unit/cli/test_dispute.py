@@ -9,10 +9,13 @@ from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.units import Digest
 from bytewise.service.exit_codes import Exit
 from bytewise.storage.duties import DONE, PENDING
+from cli.__main__ import main
+from cli.node.roles import NodeRole
 from cli.output import ether
 from serving.disputes import APPEAL
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import word
+from tests.fixtures.cli.new_node import new_node
 from tests.fixtures.cli.operator_database import ENVELOPE, Operator
 from tests.fixtures.court.session import TRUE, DisputeFixture
 
@@ -31,6 +34,10 @@ def test_disputed_operator_is_found_by_its_committee_and_appeals_on_order(
     assert operator.appeal(court.dispute) == Exit.USAGE, "there is no verdict yet"
     case = court.judged(TRUE, Phase.APPEAL)
     assert operator.appeal(word("no dispute")) == Exit.USAGE
+    of_watchtower = new_node(tmp_path / "watchtower", NodeRole.WATCHTOWER)
+    capsys.readouterr()
+    assert main(["dispute", "appeal", "0x12", "--config", str(of_watchtower)]) == Exit.USAGE
+    assert "[R-55] bytewise.toml: is of a watchtower; this command is for an operator" in capsys.readouterr().err
     assert operator.appeal(Digest(b"short")) == Exit.USAGE
     assert operator.appeal(case.id, key=1) == Exit.USAGE, "another operator's"
     assert operator.appeal(case.id, "--dry-run") == Exit.OK and operator.orders.all() == ()

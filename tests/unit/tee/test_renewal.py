@@ -149,6 +149,9 @@ def test_command_outside_a_trust_domain_says_so(tmp_path: Path, capsys: pytest.C
         config.write_text(text.format(evidence))
         assert main(["enclave", "collateral", "--once", "--config", str(config)]) == Exit.USAGE
         assert named in capsys.readouterr().err
+    config.write_text('role = "watchtower"\nnetwork_file = "network.json"\n')
+    assert main(["enclave", "collateral", "--once", "--config", str(config)]) == Exit.USAGE
+    assert "enclave.toml: is of a watchtower; this command is for a verifier or a member" in capsys.readouterr().err
 
 
 def test_command_tells_an_answer_that_does_not_verify_from_a_defect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
