@@ -28,7 +28,8 @@ def score(
     network: NetworkOption = NETWORK_FILE,
     rpc: RpcOption = RPC_URLS,
     artifact: Annotated[
-        Path | None, typer.Option("--artifact", help="Artifact of the model: runs what no verdict proves false again.")
+        Path | None,
+        typer.Option("--artifact", help="Artifact of the model: computes again the answers that no verdict proves false."),
     ] = None,
     watcher: Annotated[
         list[str] | None, typer.Option("--watchtower", help="Account of a watchtower to score, 0x-hex; repeatable.")

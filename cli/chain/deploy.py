@@ -38,6 +38,9 @@ class StakeName(enum.StrEnum):
     EIGENLAYER = "eigenlayer"
 
 
+ParamsOption = Annotated[
+    Path | None, typer.Option("--params", help="TOML file of parameters; on a test chain it may leave some out.")
+]
 StakeOption = Annotated[
     StakeName, typer.Option("--stake", help="Who holds the stake, for good: a vault of the network's own, or EigenLayer.",
                               rich_help_panel=_PANEL)
@@ -124,7 +127,7 @@ def deploy(
     password_file: PasswordFileOption = None,
     devnet_account: Annotated[int | None, typer.Option("--devnet-account", min=0, help="Or: this account of anvil.")] = None,
     pool: Annotated[list[str] | None, typer.Option("--pool", help="Digest of a pool of verifiers; repeat it for more.")] = None,
-    params: Annotated[Path | None, typer.Option("--params", help="TOML file; complete, but on a test chain.")] = None,
+    params: ParamsOption = None,
     shape: Annotated[ShapeName, typer.Option("--shape", help="For blocks of one second, or of twelve.")] = ShapeName.DEVNET,
     guardian: AccountOption = None, curator: AccountOption = None, votes: AccountOption = None,
     long_delay: LongDelayOption = 64,
