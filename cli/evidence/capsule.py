@@ -13,7 +13,7 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Address, address, hex0x
 from bytewise.service.exit_codes import Exit
 from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, DaOption, NetworkOption, PasswordFileOption, RpcOption, digest_argument
-from cli.output import CHECK_STYLES, OutputFormat, OutputOption, by_prefix, emit, moment, plain, print_checks, progress_bars
+from cli.output import CHECK_STYLES, OutputFormat, OutputOption, by_prefix, emit, moment, plain, print_checks
 
 if TYPE_CHECKING:
     from bytewise.protocol.keys.release_log import SignedRelease
@@ -86,8 +86,7 @@ def make(
     """Write what a receipt and its verdict rest on to one file that needs neither chain nor DA.
 
     The chain node must have the state of the proven block, as every node has for about the newest hundred blocks. A disputed
-    receipt is read from DA only if a contract such as a bond pool opened the dispute, or if the node lacks the transaction that
-    opened it. All who get the file can read its opening.
+    receipt is read from DA only if a contract opened the dispute or the node lacks it. All who get the file can read its opening.
 
     Exit codes: 0 written, 4 no such receipt or dispute, 5 a service is down, or the dispute is not over in that block, 64 wrong
     input, or the file exists.
@@ -120,34 +119,26 @@ def _verify_new(file: Path | None) -> None:
 
 def _member(connection: "Connection", subject: str) -> "AnchoredReceipt":
     """Returns the receipt that a user names by its id or by the id of its dispute. Raises `typer.Exit` if there is none."""
-    from bytewise_client.checks import not_found
-    from bytewise_client.receipt_search import find_receipt
     from chain.capsule.maker import AnchoredReceipt, disputed_member
-    from cli.receipt.search import receipt_named, search_bar
+    from cli.receipt.search import found_receipt
 
     network, reader = connection.network, connection.reader
     opened = reader.opened(network.deploy_block, reader.head())
     known = {hex0x(name): each for each in opened for name in (each.id, each.receipt_id)}
-    named = by_prefix("RECEIPT_ID|DISPUTE", subject, known)
-    dispute, lacking = None if named is None else known[named], None
-    if dispute is not None:
+    named, lacking = by_prefix("RECEIPT_ID|DISPUTE", subject, known), None
+    if named is not None:
+        subject = hex0x(known[named].receipt_id)
         try:
-            found = disputed_member(reader.client, network, dispute.id)
-        except TryAgain as error:  # the list of the batch may still have the receipt
-            found, lacking = None, error
-        if found is not None:
-            return found
-    with progress_bars() as bars, search_bar(bars) as tell:
-        identifier = receipt_named(connection, subject) if dispute is None else dispute.receipt_id
-        search = find_receipt(connection, identifier, tell)
-    if search.found is None:
-        if lacking is not None:
-            raise lacking
-        end = not_found(search)
-        Console(stderr=True).print(plain(f"{end.word}: {end.reason}", "bold"))
-        raise typer.Exit(int(end.exit))
-    signed = search.found.checked.signed
-    return AnchoredReceipt(signed.receipt, signed.signature, search.found.header.batch_id, search.found.checked.proof)
+            if (member := disputed_member(reader.client, network, known[named].id)) is not None:
+                return member
+        except TryAgain as error:
+            lacking = error
+    try:
+        found = found_receipt(connection, subject)
+    except typer.Exit as ended:
+        raise lacking or ended from None
+    signed = found.checked.signed
+    return AnchoredReceipt(signed.receipt, signed.signature, found.header.batch_id, found.checked.proof)
 
 
 def _enclosed(
