@@ -118,7 +118,7 @@ def send_creation(context: CallContext, contract: str, code: bytes, nonce: int, 
     sent with another nonce. `more` has further fields to print. Raises `ConfigurationError` if the chain would refuse the
     transaction now.
     """
-    from chain.sending.transactions import TransactionCall, fees_at, send_all
+    from chain.sending.transactions import TransactionCall, fee_limit, send_all
 
     account = context.named()
     request = {"from": account, "data": "0x" + code.hex(), "value": "0x0"}
@@ -134,9 +134,11 @@ def send_creation(context: CallContext, contract: str, code: bytes, nonce: int, 
         }
         if context.send and context.signer is not None:
             gas += gas // 2
-            _verify_balance(context, account, gas * fees_at(context.client.head().base_fee_wei).max_fee, "may go for its gas")
+            ceiling_wei = fee_limit(context.client.head().base_fee_wei)
+            _verify_balance(context, account, gas * ceiling_wei, "may go for its gas")
+            call = TransactionCall(context.signer, None, code, 0, gas, nonce)
             with _reserved(context):
-                (done,) = send_all(context.client, [TransactionCall(context.signer, None, code, 0, gas, nonce)], SEND_TIMEOUT_S)
+                (done,) = send_all(context.client, [call], SEND_TIMEOUT_S, ceiling_wei)
             document |= {"block": done.number, "transaction": hex0x(done.transaction)}
     except (Fault, RpcRefused) as error:
         raise ConfigurationError(contract, f"not deployed: {error}") from None
@@ -208,14 +210,15 @@ def _sent(context: CallContext, signer: "LocalSigner", call: "ContractCall") -> 
     """Sends the call, waits until the transaction is in a block, and returns block and transaction. Raises `ConfigurationError`
     if the account has too little money or the call fails."""
     from chain.deployment.calls import estimated_call
-    from chain.sending.transactions import fees_at, send_all
+    from chain.sending.transactions import fee_limit, send_all
 
     try:
         transaction = estimated_call(context.client, context.network, signer, call)
-        most = call.value_wei + transaction.gas * fees_at(context.client.head().base_fee_wei).max_fee
+        ceiling_wei = fee_limit(context.client.head().base_fee_wei)
+        most = call.value_wei + transaction.gas * ceiling_wei
         _verify_balance(context, signer.address, most, "may go with the call and for its gas")
         with _reserved(context):
-            (receipt,) = send_all(context.client, [transaction], SEND_TIMEOUT_S)
+            (receipt,) = send_all(context.client, [transaction], SEND_TIMEOUT_S, ceiling_wei)
     except (Fault, RpcRefused) as error:
         # The chain may have changed since `deliver` tried the call.
         raise ConfigurationError(str(call), f"not done: {error}") from None

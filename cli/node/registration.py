@@ -16,7 +16,7 @@ from bytewise.storage.receipt_store import ReceiptStore
 from chain.client.rpc import Inclusion, at_number
 from chain.deployment.calls import ContractCall, dry_run, estimated_call, request_of
 from chain.reads.reader import RegistryDocuments
-from chain.sending.transactions import TransactionCall, fees_at, send_all
+from chain.sending.transactions import TransactionCall, fee_limit, send_all
 from cli.node.checks.host import own_measurement
 from cli.node.roles import NodeRole
 from cli.node.view import NodeView
@@ -185,9 +185,9 @@ def quotes(view: NodeView, steps: list[Step]) -> Iterator[dict[str, Any]]:
 
 
 def cost_wei(view: NodeView, steps: list[Step]) -> int:
-    """Returns the most wei that all steps may cost: the values of the calls, and a million gas for each at the fee cap of a
-    transaction, which is twice the present base fee and a tip."""
-    gas_price = fees_at(view.chain.head().base_fee_wei).max_fee
+    """Returns the most wei that all steps may cost: the values of the calls, and a million gas for each at the largest fee cap of
+    now (`fee_limit`)."""
+    gas_price = fee_limit(view.chain.head().base_fee_wei)
     return sum(step.call.value_wei + 1_000_000 * gas_price for step in steps)
 
 
