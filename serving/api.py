@@ -133,15 +133,14 @@ def build_api(
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:
-        body = await _read_body(request, max_body_bytes, body_timeout_s)
-        future = await to_thread.run_sync(_accept, gate, request, body)
+        future = await to_thread.run_sync(_accept, gate, request, await _read_body(request, max_body_bytes, body_timeout_s))
         try:
             # The shield keeps the work alive after the timeout, because a retry may wait for the same work.
             answer = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), answer_timeout_s)
         except TimeoutError:
             raise Late("answer", f"not within {answer_timeout_s:.0f} s; ask again to wait for it") from None
-        headers = NO_RETRY | {RECEIPT_HEADER: ", ".join(_receipt_ids(answer))}
-        return Response(answer, media_type="application/json", headers=headers)
+        names = ", ".join(_receipt_ids(answer))
+        return Response(answer, media_type="application/json", headers=NO_RETRY | {RECEIPT_HEADER: names})
 
     return app
 

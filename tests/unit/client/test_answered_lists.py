@@ -91,7 +91,7 @@ def test_receipt_is_found_in_the_answer_to_a_demand_for_its_list(blob: bytes | N
     assert len(rows) == 2 and unread == []
 
 
-def test_list_that_a_proxy_refuses_is_reported_as_unread_and_ends_no_search() -> None:
+def test_list_that_a_proxy_refuses_is_unread_and_ends_no_search() -> None:
     setup = Setup()
 
     def refused(locator: str, accept: Any = None) -> bytes:
