@@ -10,7 +10,6 @@ BOUNDARIES = {
     "bytewise.crypto.reconstruction": "cryptography",
     "bytewise.da.store": "HTTP, disk",
     "bytewise.inference.cuda.runner": "a device",
-    "bytewise.inference.native.path": "C",
     "bytewise.inference.pinned.engine": "floats of transformers",
     "bytewise.tee.gpu": "a foreign format",
     "bytewise.tee.snp": "a foreign format",

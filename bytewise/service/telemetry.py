@@ -4,6 +4,7 @@ No line contains a secret: `Secret` values, known secrets inside texts, and fiel
 `[redacted]`.
 """
 
+import itertools
 import os
 import re
 import sys

@@ -17,7 +17,9 @@ import httpx2
 from eth_keys.datatypes import PublicKey
 from eth_utils.exceptions import ValidationError
 
+from bytewise.protocol.encoding import verify_depth
 from bytewise.protocol.errors.actors import ConfigurationError, SignerAway, SignerRefused
+from bytewise.protocol.errors.records import TooLarge
 from bytewise.protocol.signing import Preimage, has_high_s, preimage_digest, recover
 from bytewise.protocol.units import Address, Blob, hex0x
 from bytewise.service import metrics
@@ -127,8 +129,8 @@ class RemoteSigner:
         if reply.status != httpx2.codes.OK:
             raise SignerRefused(self.name, f"does not list its keys: HTTP {reply.status}")
         try:
-            listed = json.loads(reply.body)
-        except (ValueError, RecursionError):
+            listed = json.loads(verify_depth(reply.body))
+        except (ValueError, TooLarge):
             listed = None
         if not isinstance(listed, list):
             raise SignerRefused(self.name, f"its list of keys is no list: {len(reply.body)} bytes")

@@ -88,8 +88,7 @@ def make(
     The chain node must have the state of the proven block, as every node has for about the newest hundred blocks. A disputed
     receipt is read from DA only if a contract opened the dispute or the node lacks it. All who get the file can read its opening.
 
-    Exit codes: 0 written, 4 no such receipt or dispute, 5 a service is down, or the dispute is not over in that block, 64 wrong
-    input, or the file exists.
+    Exit codes: 0 written, 4 no such receipt or dispute, 5 a service is down or the dispute is not over yet, 64 wrong input.
 
     Example: bytewise capsule make 0x71e0 --network network.json --rpc http://127.0.0.1:8545
     """

@@ -26,7 +26,7 @@ from bytewise.protocol.decisions.actions import Action
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import keccak256_abi, out_hash
 from bytewise.protocol.encoding import encode, from_json, to_json
-from bytewise.protocol.errors.actors import HintMismatch, UnknownAuditor
+from bytewise.protocol.errors.actors import ConfigurationError, HintMismatch, UnknownAuditor
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.records.statements import AuditResult, Outcome, audit_commitment
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature

@@ -119,7 +119,7 @@ static void weigh(Item *item)
         const int64_t row = token_of(item, r), first = first_key(attention, row);
         const int64_t before = first - item->first, count = attention->positions[row] + 1 - first;
         int16_t *high = item->weights + 2 * r * item->span, *low = high + item->span;
-        /* What other rows of the item see and this one does not has no weight. */
+        /* Keys that only other rows of the item see get weight 0 in this row. */
         memset(high, 0, (size_t)item->span * sizeof *high);
         memset(low, 0, (size_t)item->span * sizeof *low);
         item->found[r] =

@@ -24,15 +24,15 @@ typedef struct {
     ptrdiff_t stride;
 } Attention;
 
-/* Tokens that a block holds at most. */
+/* Most tokens of a block. */
 int64_t block_tokens(const Shape *shape);
 /* Bytes of Worker.scratch that attention over that many keys needs. */
 size_t attention_bytes(const Shape *shape, int64_t keys);
-/* Before `attend`, for each row and key head: its queries, side by side, become limbs and factors, its key and value go to the
-   cache. All are rotated and in floats. */
+/* Call this for each row and key head before `attend`. It turns the queries of the key head, side by side, into limbs and
+   factors, and stores key and value in the cache. Queries and key are rotated. */
 void attention_put(const Worker *worker, const Attention *attention, int64_t row, int64_t key_head, const float *queries,
                    const float *key, const float *value);
-/* Inside a task, by all threads; ends with a pool_sync. */
+/* All threads call this inside a task. It ends with a pool_sync. */
 void attend(Worker *worker, const Attention *attention);
 
 #endif

@@ -24,16 +24,16 @@ typedef struct {
     const int32_t *keep;                           /* [kept] rows whose logits are wanted. */
     int16_t *head_rows;                            /* [kept][width] */
     int32_t *head_exponents;                       /* [kept] */
-    int32_t *best;                                 /* [kept]: token of the largest logit, or -1 if one, or the row, is not finite. */
-    float *logits;                                 /* [kept][vocabulary], or NULL: only the largest matters. */
+    int32_t *best;                                 /* [kept]: token of the largest logit; -1 if a logit or the row is not finite. */
+    float *logits;                                 /* [kept][vocabulary], or NULL if only `best` is wanted. */
 } Call;
 
-/* 0 or FAILED_MEMORY. */
+/* Returns 0 or FAILED_MEMORY. */
 int buffers_reserve(Buffers *buffers, const Shape *shape, int64_t rows, int threads);
 void buffers_free(Buffers *buffers);
 /* Tasks: `argument` is the Call. */
 void forward(Worker *worker, void *argument);
-/* The logits of `kept` head rows as they were given: the end of `forward` alone. */
+/* Computes only the logits of `kept` given head rows, which is the last step of `forward`. */
 void head_logits(Worker *worker, void *argument);
 
 #endif

@@ -1,4 +1,4 @@
-/* What Python calls (library.py declares the same). Sizes are checked here again: a wrong one must not touch memory. */
+/* Functions that Python calls; library.py declares the same. They check sizes again: a wrong size must not touch memory. */
 #include "forward.h"
 #include "limits.h"
 
@@ -28,14 +28,14 @@ static const Kernel *kernel_of(int number)
     }
 }
 
-/* Name of a kernel that this processor can run, or NULL. */
+/* Returns the name of a kernel, or NULL if this processor cannot run it. */
 EXPORT const char *native_kernel(int number)
 {
     const Kernel *kernel = kernel_of(number);
     return kernel ? kernel->name : NULL;
 }
 
-/* SHA-256 of the sources that this was compiled from: setup.py. */
+/* Returns the SHA-256 of the sources from which this library was compiled. setup.py defines it. */
 EXPORT const char *native_sources(void)
 {
     return SOURCE_DIGEST;
@@ -102,7 +102,7 @@ EXPORT void native_engine_close(Engine *engine)
     free(engine);
 }
 
-/* An engine on a pool that outlives it; NULL if the shape or a window is not one, or without memory. */
+/* Opens an engine on a pool, which must outlive it. Returns NULL if the shape or a window is invalid, or memory is short. */
 EXPORT Engine *native_engine_open(Pool *pool, const Shape *shape, const int64_t *windows, float epsilon, float attention_scale)
 {
     if (!shape_ok(shape) || !windows_ok(windows, shape->layers))
@@ -181,7 +181,7 @@ static int64_t make_blocks(Call *call)
     return keys;
 }
 
-/* Runs `count` tokens at their positions; positions below a token's must be in the cache or in the call. `logits` may be NULL. */
+/* Runs `count` tokens at their positions. All earlier positions must be in the cache or in the call. `logits` may be NULL. */
 EXPORT int native_forward(Engine *engine, Cache *cache, int64_t count, const int32_t *tokens, const int32_t *sequences,
                           const int32_t *positions, int64_t kept, const int32_t *keep, int16_t *head_rows, int32_t *head_exponents,
                           int32_t *best, float *logits)

@@ -1,4 +1,4 @@
-/* What the engine asks of one instruction set. Every kernel gives the same bytes (docs/reference/exact-arithmetic.md). */
+/* Functions of one instruction set. Every kernel gives the same bytes (docs/reference/exact-arithmetic.md). */
 #ifndef NATIVE_KERNEL_H
 #define NATIVE_KERNEL_H
 
@@ -18,9 +18,9 @@
 #define NOT_FINITE 255
 #define LEAST_EXPONENT 64 /* E of a row of zeros, and the least of any. */
 
-/* The largest of some logits, of equals the first: what one thread has seen of a row. */
+/* The largest logit of a row that one thread has seen; of equal logits the first. */
 typedef struct {
-    int32_t key;     /* Its bits in the order of integers, with -0 as +0. */
+    int32_t key;     /* Bits of the logit in the order of integers, with -0 as +0. */
     int32_t token;   /* -1 before any was seen. */
     int32_t loudest; /* Largest bits of any magnitude: INFINITE and above if one is not finite. */
 } Best;

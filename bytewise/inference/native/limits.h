@@ -1,4 +1,4 @@
-/* What is checked of everything that Python hands in. */
+/* Limits against which every argument from Python is checked. */
 #ifndef NATIVE_LIMITS_H
 #define NATIVE_LIMITS_H
 
@@ -6,7 +6,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define MOST_THREADS 256
-#define MOST_TOKENS 131072   /* Keys whose weighted sums stay below 2^53; also rows of a call. */
+#define MOST_TOKENS 131072   /* Most keys of a weighted sum, which stays below 2^53; also most rows of a call. */
 #define MOST_DEPTH 65536
 #define MOST_OUTPUTS 1048576
 #define MOST_SEQUENCES 4096

@@ -4,7 +4,7 @@
 
 #include "product.h"
 
-/* Order of the integers that open an engine; library.py writes the same. */
+/* Integers that open an engine. path.py and `_Shape` of backend.py write them in the same order. */
 typedef struct {
     int64_t layers, width, intermediate, heads, key_value_heads, head_width, vocabulary, positions;
     int64_t query_key_norm;  /* Whether queries and keys are normalised per head. */
@@ -31,21 +31,21 @@ typedef struct {
     Weight head;
     const void *embedding;
     const float *norm;
-    const double *tables[TABLES]; /* Factor tables of rotary angles: [256, d / 2] and [positions / 256, d / 2]. */
+    const double *tables[TABLES]; /* Factor tables of rotary angles: [256, d / 2] and [positions / 256 rounded up, d / 2]. */
 } Model;
 
-/* NULL without memory. `windows` has one entry per layer. */
+/* Returns NULL if memory is short. `windows` has one entry for each layer. */
 Model *model_open(const Shape *shape, const int64_t *windows, float epsilon, float attention_scale);
 void model_close(Model *model);
 /* Slots of a layer: linear * PARTS + part, then LINEARS * PARTS + norm. Slots of layer -1: head part, then SLOT_... */
 enum { SLOT_NORM = PARTS, SLOT_EMBEDDING, SLOT_TABLES };
-/* Binds a tensor; the memory stays the caller's. FAILED_ARGUMENT if there is no such slot or it has another size. */
+/* Binds a tensor; the caller keeps its memory. Returns FAILED_ARGUMENT if there is no such slot or it has another size. */
 int model_bind(Model *model, int64_t layer, int64_t slot, const void *data, int64_t bytes);
-/* 0 if every tensor that the shape needs is bound, otherwise FAILED_ARGUMENT. */
+/* Returns 0 if every tensor that the shape needs is bound, otherwise FAILED_ARGUMENT. */
 int model_ready(const Model *model);
-/* Row of a token, widened to float32 exactly. */
+/* Writes the embedding row of a token, widened to float32 exactly. */
 void model_embed(const Model *model, int64_t token, float *row);
-/* Cosines and sines of the angles of a position: [d / 2] each. */
+/* Writes the cosines and sines of the angles of a position: [d / 2] each. */
 void model_angles(const Model *model, int64_t position, float *cos, float *sin);
 
 /* Keys [block of PANEL keys][pair of components][key][2] and values [pair of keys][component][2], as `products` reads them. */
@@ -57,7 +57,7 @@ typedef struct {
     float *key_scales, *value_scales;
 } Cache;
 
-/* What cache_open would allocate, in bytes. */
+/* Size in bytes of the keys, values and scales that cache_open would allocate. */
 int64_t cache_bytes(const Shape *shape, int64_t sequences, int64_t capacity);
 Cache *cache_open(const Shape *shape, int64_t sequences, int64_t capacity);
 void cache_close(Cache *cache);

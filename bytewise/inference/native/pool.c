@@ -12,7 +12,7 @@
 #endif
 
 #define SPINS 1000  /* Some tens of microseconds: most phases are shorter. */
-#define YIELDS 500  /* Some hundreds more, as the caller takes between two tokens; but the other thread may need this very core. */
+#define YIELDS 500  /* Some hundreds of microseconds: the caller's time between two tokens. A yield frees the core. */
 #define CACHE_LINE 64
 
 struct Pool {
@@ -97,7 +97,7 @@ static void wait_for(Pool *pool, atomic_uint *word, unsigned old)
     pthread_mutex_unlock(&pool->mutex);
 }
 
-/* Either a thread that goes to sleep sees the new word, or its writer sees that it sleeps. */
+/* Changes the word. A thread that goes to sleep sees the new word, or this function sees the sleeper and wakes it. */
 static void advance(Pool *pool, atomic_uint *word)
 {
     atomic_fetch_add(word, 1);

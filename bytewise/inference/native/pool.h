@@ -18,15 +18,15 @@ typedef void (*Task)(Worker *worker, void *argument);
 
 enum { FAILED_MEMORY = 1, FAILED_FORKED = 2, FAILED_ARGUMENT = 3 };
 
-/* NULL if there is no memory or no thread to be had. */
+/* Returns NULL if memory is short or a thread cannot be started. */
 Pool *pool_open(int threads, const Kernel *kernel);
 void pool_close(Pool *pool);
-/* Makes scratch at least that large (bytes per worker): 0 or FAILED_MEMORY. Not while a task runs. */
+/* Makes each worker's scratch at least that large, in bytes. Returns 0 or FAILED_MEMORY. Do not call it while a task runs. */
 int pool_reserve(Pool *pool, size_t panel, size_t scratch);
 /* Runs the task on every thread, the caller's included; returns when all have ended it. 0 or FAILED_FORKED. */
 int pool_run(Pool *pool, Task task, void *argument);
 int pool_threads(const Pool *pool);
-/* Inside a task: the next number of this phase, each of them to one thread. */
+/* Inside a task: returns the next number of this phase. Each number goes to one thread. */
 int64_t pool_next(Pool *pool);
 /* Inside a task: waits for every thread; numbers start at 0 again. */
 void pool_sync(Pool *pool);

@@ -27,7 +27,7 @@ int product_is_whole(const int8_t *weight, int64_t outputs, int64_t depth)
     return 1;
 }
 
-/* Outputs of sums, of either type, where they belong, and what is the largest of the row. */
+/* Writes the outputs of sums of either type, and updates the largest logit of the row. */
 static void finish(const Worker *worker, const Rows *rows, const Target *target, int64_t row, int64_t first, int64_t count,
                    const double *sums, const int32_t *whole)
 {
@@ -87,7 +87,7 @@ static void add_panel(const Kernel *kernel, const Rows *rows, int64_t row, int c
 static void pack(const Kernel *kernel, const int8_t *weight, int64_t depth, int64_t first, int64_t count, int16_t *panel)
 {
     const int8_t *rows[PANEL];
-    /* Beyond the last output its row stands in: what it gives is not written. */
+    /* The last output's row fills the rest of the panel. Its further results are not written. */
     for (int64_t i = 0; i < PANEL; i++)
         rows[i] = weight + (first + (i < count ? i : count - 1)) * depth;
     kernel->pack(rows, depth, panel);

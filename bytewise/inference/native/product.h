@@ -32,7 +32,7 @@ typedef struct {
 int product_is_whole(const int8_t *weight, int64_t outputs, int64_t depth);
 /* Bytes of Worker.panel that products of this depth need. */
 size_t panel_bytes(int64_t depth);
-/* Inside a task, by all threads: every target's product with the same rows. Ends with a pool_sync. */
+/* All threads call this inside a task. It computes every target's product with the same rows, and ends with a pool_sync. */
 void multiply(Worker *worker, const Rows *rows, const Target *targets, int count);
 
 #endif

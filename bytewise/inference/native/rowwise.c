@@ -52,7 +52,7 @@ static void silu_task(Worker *worker, void *argument)
     const int64_t width = op->rows->width;
     for (int64_t row = pool_next(worker->pool); row < op->rows->count; row = pool_next(worker->pool)) {
         float *out = op->out + row * width;
-        /* The kernel multiplies with what is there, as a gated unit wants it; times one is exact. */
+        /* The kernel multiplies `out` by the silu, as a gated unit needs it. A product with 1 is exact. */
         for (int64_t i = 0; i < width; i++)
             out[i] = 1.0f;
         worker->kernel->gate(row_of(op->rows, row), out, width);

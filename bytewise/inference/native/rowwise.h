@@ -1,4 +1,4 @@
-/* Operations on rows of floats in one call each: what the torch path would do in a dozen. */
+/* Operations on rows of floats, each in one call. The torch path would need a dozen calls. */
 #ifndef NATIVE_ROWWISE_H
 #define NATIVE_ROWWISE_H
 

@@ -67,7 +67,7 @@ INLINE int64_t sum_of(VECTOR lanes)
     return sum;
 }
 
-/* What does not fill a vector: the weights may end where their file ends, so they are copied before they are read. */
+/* The last products, which do not fill a vector. Reading a whole vector could pass the end of the weights, so copy them first. */
 INLINE int64_t last_step(const int8_t *weight, int64_t left_over, const int16_t *values)
 {
     int8_t copy[STEP] = {0};

@@ -1,4 +1,4 @@
-/* What the torch path calls (library.py declares the same): single operations of a model that transformers' own code runs. */
+/* Functions that the torch path calls; library.py declares the same. They are operations of a model that transformers runs. */
 #include "attended.h"
 #include "limits.h"
 #include "rowwise.h"
@@ -24,7 +24,7 @@ typedef struct {
     Weight parts[MOST_PARTS];
 } Layers;
 
-/* Linear layers that read the same rows; their memory stays the caller's. NULL if a size is not one, or without memory. */
+/* Linear layers that read the same rows; the caller keeps their memory. NULL if a size is invalid, or memory is short. */
 EXPORT Layers *native_layers_open(const Part *parts, int64_t count, int64_t depth)
 {
     if (!in_range(count, 1, MOST_PARTS) || !in_range(depth, 1, MOST_DEPTH))
@@ -76,7 +76,7 @@ static int heads_ok(const Shape *shape)
            in_range(shape->head_width, 2, MOST_HEAD_WIDTH) && shape->head_width % 2 == 0;
 }
 
-/* A cache without an engine, for `native_attended`; NULL if the shape is not one, or without memory. */
+/* A cache without an engine, for `native_attended`. NULL if the shape is invalid, or memory is short. */
 EXPORT Cache *native_heads_open(const Shape *shape, int64_t sequences, int64_t capacity)
 {
     if (!heads_ok(shape) || !in_range(sequences, 1, MOST_SEQUENCES) || !in_range(capacity, 1, MOST_TOKENS))

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors.actors import HintMismatch, UnknownAuditor
+from bytewise.protocol.errors.actors import ConfigurationError, HintMismatch, UnknownAuditor
 from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.units import U8, Address, Digest
 from bytewise.service.exit_codes import Exit, exit_of
