@@ -125,9 +125,7 @@ def test_waiting_receipts_of_another_key_epoch_block_no_request(queue: QueueFixt
 
 
 @pytest.mark.parametrize(("change", "why"), [({"epoch": None}, "no key epoch"), ({"epoch_refusal": "set accept.x"}, "accept.x")])
-def test_waiting_request_is_not_computed_for_a_forbidden_epoch(
-    queue: QueueFixture, change: dict[str, object], why: str
-) -> None:
+def test_waiting_request_is_not_computed_for_a_forbidden_epoch(queue: QueueFixture, change: dict[str, object], why: str) -> None:
     work = queue.pipeline.prepare(RequestTicket(labelled(Label.RETRY, 1), once=True, retry=0), read_chat_request(LEAST))
     queue.close(**change)
     with pytest.raises(TryAgain, match=why):
