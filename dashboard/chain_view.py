@@ -12,6 +12,7 @@ from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import RpcRefused, TryAgain
 from bytewise.protocol.units import Address, digest, unhex
 from bytewise.service import metrics, telemetry
+from bytewise.service.clock import monotonic_s
 from chain.capsule.trie import trie_of_list
 from chain.client.access import Chain
 from chain.client.address_book import address_of
@@ -23,6 +24,10 @@ from dashboard.index.indexer import ChainHeader
 
 _TIMELOCKS = ("short_timelock", "long_timelock")
 _KEPT_RAW = 256
+REFUSALS = 10
+"""Refusals of block receipts in a row after which events are accepted unchecked. A rate limit ends earlier."""
+UNCHECKED_S = 600.0
+"""Seconds for which events are then accepted unchecked, before the node is asked for receipts again."""
 
 
 class ChainEvents:
@@ -32,14 +37,14 @@ class ChainEvents:
         self._client = client
         self._names = named_contracts(network)
         self._raw: dict[bytes, Mapping[str, Any]] = {}
-        self._can_check = True
+        self._refusals, self._unchecked_until = 0, 0.0
         metrics.INDEX_LOGS_VERIFIED.set(1)
 
     @property
     def verifies_logs(self) -> bool:
-        """Whether `check_logs` compares events with receipts. False once the node refused because it does not return the receipts
-        of a block."""
-        return self._can_check
+        """Whether `check_logs` compares events with receipts now. False for `UNCHECKED_S` seconds after the node refused because
+        it has no method for block receipts, or refused `REFUSALS` times in a row."""
+        return monotonic_s() >= self._unchecked_until
 
     def head(self, tag: str) -> ChainHeader:
         """Returns the newest block with a tag: latest, safe or finalized."""
@@ -70,22 +75,25 @@ class ChainEvents:
     def check_logs(self, blocks: Sequence[ChainHeader], events: Sequence[ChainEvent], trees: Collection[str]) -> None:
         """Compares events with the bloom filters and receipts roots of their blocks. Raises `TryAgain` if a block has other
         logs, `BrokenAnswer` if a header or a receipt is malformed, and `RpcRefused` if the node refuses for now, for example
-        because of a rate limit. If the node has no method for block receipts, this method logs that once, and from then on
-        accepts all events unchecked."""
+        because of a rate limit. While `verifies_logs` is False, this method accepts all events unchecked."""
         watched = frozenset(self._watched(trees))
         for block in blocks:
             raw = self._raw.get(block.hash)
-            if raw is None or not self._can_check:
+            if raw is None or not self.verifies_logs:
                 continue
             given = [LogPlace(each.place, each.address) for each in events if each.block == block.number]
             try:
                 verify_block_logs(self._client, raw, watched, given)
             except RpcRefused as error:
-                if not error.is_unknown_method:
+                self._refusals += 1
+                if not error.is_unknown_method and self._refusals < REFUSALS:
                     raise
-                self._can_check = False
+                self._unchecked_until = monotonic_s() + UNCHECKED_S
                 metrics.INDEX_LOGS_VERIFIED.set(0)
                 telemetry.log_error("index.logs_unchecked", error, do="name a node that answers eth_getBlockReceipts")
+        if self.verifies_logs:
+            self._refusals = 0
+            metrics.INDEX_LOGS_VERIFIED.set(1)
 
     def _watched(self, trees: Collection[str]) -> dict[Address, str]:
         return self._names | {Address(tree): "StakeTree" for tree in trees}

@@ -1,9 +1,10 @@
 """Client of one or more EigenDA proxies. It implements `bytewise.ports.BlobStore` (design section 5).
 
-The answer of a proxy decides what follows. A successful answer ends the call. If a proxy finds the call malformed, the client
-raises `CallerError`. After an answer of class RETRY the client asks the same proxy again, a bounded number of times. After an
-answer of class FAIL_OVER, or after the last attempt, it asks the next proxy. If no proxy is left, the last answer decides
-whether the client raises `TryAgain` or `FailOver`. If a proxy calls a certificate bad, the client asks the next proxy. It raises
+The answer of a proxy decides what follows. A successful answer ends the call. After an answer of class RETRY the client asks the
+same proxy again, a bounded number of times. After an answer of class FAIL_OVER, or after the last attempt, it asks the next
+proxy. If no proxy is left, the last answer decides whether the client raises `TryAgain` or `FailOver`. If a proxy finds a stored
+blob malformed, the client raises `CallerError`. If it finds a locator malformed, the client asks the next proxy, and raises
+`CallerError` only if all proxies agree. If a proxy calls a certificate bad, the client asks the next proxy. It raises
 `BadCertificate` as soon as a second proxy agrees. If no second proxy agrees and the accusing proxy was the last one, the client
 raises `TryAgain`.
 """
@@ -95,6 +96,7 @@ class DaClient:
         """
         certificate = certificate_of(locator)
         accused: list[str] = []
+        refusals: list[CallerError] = []
         last: Unavailable = TryAgain("da", "no proxy answered")
         for url in self._urls:
             reply = self._asked(url, "GET", f"{url}/get/0x{certificate.hex()}?commitment_mode={STANDARD}", None)
@@ -104,7 +106,7 @@ class DaClient:
                 case ReplyClass.OK:
                     last = TryAgain(public_part(url), "gave other bytes")
                 case ReplyClass.CALLER_ERROR:
-                    raise CallerError(public_part(url), reply.detail)
+                    refusals.append(CallerError(public_part(url), reply.detail))
                 case ReplyClass.BAD_CERTIFICATE:
                     accused.append(reply.detail)
                     last = TryAgain(public_part(url), f"calls the certificate bad, no second proxy agrees: {reply.detail}")
@@ -114,7 +116,7 @@ class DaClient:
                     last = TryAgain(public_part(url), reply.detail)
             if len(accused) == 2:
                 raise BadCertificate(locator[:40], accused[1])
-        raise last
+        raise refusals[0] if len(refusals) == len(self._urls) else last
 
     def _asked(self, url: str, method: str, address: str, data: bytes | None) -> _Reply:
         reply = _Reply(ReplyClass.RETRY, b"", "not asked")
@@ -158,6 +160,6 @@ def _detail(status: int, body: bytes) -> str:
         try:
             told = json.loads(verify_depth(body))
             return f"418/{int(told['StatusCode'])}"
-        except (ValueError, KeyError, TypeError, NotCanonical):
+        except (ValueError, OverflowError, KeyError, TypeError, NotCanonical):
             return "418 without a reason"
     return f"HTTP {status}"

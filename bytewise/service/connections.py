@@ -4,12 +4,15 @@ A job message is canonical JSON after a 4-byte big-endian length (`bytewise.prot
 identify its class, and both sides know which classes may come next.
 """
 
+import contextlib
+import ipaddress
 import os
 import socket
 import struct
 import threading
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +71,7 @@ def seconds_left(until: float) -> float:
 
 
 class Deadline(threading.local):
-    """The time by which the current exchange of a thread must end. Each thread has its own time.
-
-    The system's lookup of a host name has its own limit. A deadline cannot end it.
-    """
+    """The time by which the current exchange of a thread must end. Each thread has its own time."""
 
     _until = 0.0
 
@@ -82,6 +82,43 @@ class Deadline(threading.local):
     def left(self) -> float:
         """Returns the seconds until the deadline, as `seconds_left` does. Raises `TimeoutError` if none are left."""
         return seconds_left(self._until)
+
+
+MAX_LOOKUPS = 32
+"""Most host names that this process resolves at one time. The system's resolver cannot be stopped, so a lookup whose deadline
+passes leaves a thread that ends when the resolver gives up, usually after some seconds."""
+_LOOKUPS = threading.BoundedSemaphore(MAX_LOOKUPS)
+
+
+def resolve(host: str, port: int, deadline: Deadline) -> list[str]:
+    """Returns the addresses of a host, at least one. Raises `TimeoutError` if the system's resolver does not answer by the
+    deadline, and another `OSError` if the host has no address."""
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(host)
+        return [host]
+    answer: Future[list[str]] = Future()
+    if not _LOOKUPS.acquire(timeout=deadline.left()):
+        raise TimeoutError(f"{host}: {MAX_LOOKUPS} other names are being resolved")
+    try:
+        threading.Thread(target=_look_up, args=(host, port, answer), name=f"resolve {host}"[:60], daemon=True).start()
+    except RuntimeError as error:  # The system has no thread left.
+        _LOOKUPS.release()
+        raise OSError(str(error)) from None
+    try:
+        return answer.result(deadline.left())
+    except TimeoutError:
+        raise TimeoutError(f"{host}: its name was not resolved in time") from None
+
+
+def _look_up(host: str, port: int, answer: "Future[list[str]]") -> None:
+    try:
+        found = [each[4] for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        # The fourth value is the scope of a local address of IPv6, which names its interface.
+        answer.set_result(list(dict.fromkeys(f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0]) for at in found)))
+    except (OSError, ValueError) as error:  # UnicodeError, for a name that is too long, is a ValueError.
+        answer.set_exception(error if isinstance(error, OSError) else OSError(str(error)))
+    finally:
+        _LOOKUPS.release()
 
 
 Dial = Callable[[ShardRecord, float], socket.socket]

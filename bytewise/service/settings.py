@@ -61,7 +61,10 @@ def public_part(url: str) -> str:
     in no error and no log."""
     before, separator, rest = url.partition("://")
     scheme, place = (before, rest) if separator else ("", before)
-    return f"{scheme}{separator}{re.split('[/?#]', place)[0].rpartition('@')[2]}"[:80]
+    host, *others = re.split("[/?#]", place, maxsplit=1)
+    if any("@" in each for each in others):
+        host = ""  # a password with one of these characters, perhaps
+    return f"{scheme}{separator}{host.rpartition('@')[2]}"[:80]
 
 
 def rpc_endpoints(url: str, urls: tuple[str, ...], quorum: int) -> Endpoints:

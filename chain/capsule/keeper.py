@@ -81,7 +81,8 @@ class CapsuleKeeper:
                 break
             if dispute in self._waiting:
                 self._attempt(dispute, head)
-            room -= dispute in self._ended
+            # While the capsule of a newer dispute is missing, that of an older one takes its place.
+            room -= self._file(dispute).exists()
         self._delete_oldest()
 
     def _attempt(self, dispute: Digest, head: int) -> None:

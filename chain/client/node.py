@@ -4,7 +4,7 @@ import io
 import json
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http import HTTPStatus
 from http.client import HTTPResponse
 from typing import Any
@@ -14,6 +14,8 @@ from requests.adapters import HTTPAdapter
 from requests.exceptions import HTTPError, RequestException
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import NewConnectionError
+from urllib3.util.connection import create_connection
 from web3 import HTTPProvider
 from web3.types import RPCEndpoint, RPCResponse
 
@@ -22,7 +24,7 @@ from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.records import TooLarge
 from bytewise.service import metrics
 from bytewise.service.clock import monotonic_s
-from bytewise.service.connections import Deadline
+from bytewise.service.connections import Deadline, resolve
 from bytewise.service.settings import verify_http_url
 
 _NO_BATCHES = "if it stays so, this node takes no JSON-RPC batches, or none so long: have it take them, or name another node"
@@ -178,12 +180,21 @@ class _TimedConnection(HTTPConnection):
 
     def _new_conn(self) -> socket.socket:
         # A name can have any number of addresses, and the library would give each the whole time.
-        self.timeout = _DEADLINE.left()
-        with suppress(OSError, UnicodeError):  # the library reports a name without addresses
-            self.timeout /= len(socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM))
-        peer = super()._new_conn()
-        peer.settimeout(_DEADLINE.left())  # for the TLS handshake
-        return peer
+        try:
+            addresses = resolve(self.host, self.port, _DEADLINE)
+        except OSError as error:
+            raise NewConnectionError(self, f"{self.host}: {error}") from None
+        failure: OSError = OSError("no address")
+        for after, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
+            try:
+                limit_s = _DEADLINE.left() / after
+                peer = create_connection((address, self.port), limit_s, self.source_address, self.socket_options)
+                peer.settimeout(limit_s * after)  # for the TLS handshake, which other reads and writes follow
+            except OSError as error:
+                failure = error
+            else:
+                return peer
+        raise NewConnectionError(self, f"{self.host}: {failure}")
 
     def send(self, data: Any) -> None:
         for at in range(0, len(data), _CHUNK_BYTES):

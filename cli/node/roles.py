@@ -34,12 +34,12 @@ def role_of(config: Path) -> NodeRole:
 
 
 def verify_role(config: Path, *roles: NodeRole) -> None:
-    """Raises `ConfigurationError` if a settings file names a role that is none of `roles`. A file without a role passes: it may
-    have the settings of one process alone."""
+    """Raises `ConfigurationError` if a settings file names the role of another node than `roles`. A file with no role of a node
+    passes: it may have the settings of one process alone."""
     role = read_document(config).get("role")
-    if role is not None and role not in roles:
+    if role in list(NodeRole) and role not in roles:
         wanted = " or ".join(map(_with_article, roles))
-        raise ConfigurationError(config.name, f"is of {_with_article(str(role)[:40])}; this command is for {wanted}")
+        raise ConfigurationError(config.name, f"is of {_with_article(role)}; this command is for {wanted}")
 
 
 def _with_article(role: str) -> str:

@@ -278,11 +278,9 @@ class RpcRefused(Unavailable):
 
     @property
     def is_unknown_method(self) -> bool:
-        """Whether the node does not have the method, by its error code or, for nodes with codes of their own, by its words. Every
-        other refusal may end, for example that of a rate limit."""
-        words = str(self.values[1]).lower()
-        is_said = "method" in words and any(each in words for each in ("not found", "not supported", "unsupported", "not exist"))
-        return is_said or (len(self.values) > 2 and self.values[2] in UNKNOWN_METHOD)
+        """Whether the node says by its error code that it does not have the method. Every other refusal may end, for example that
+        of a rate limit."""
+        return len(self.values) > 2 and self.values[2] in UNKNOWN_METHOD
 
 
 class LeaseStopped(Unavailable):

@@ -4,23 +4,15 @@ The timeouts of `httpx2` and `httpcore2` are for each read and each write. A pee
 caller for ever.
 """
 
-import socket
 import ssl
-import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
 import httpcore2
 import httpx2
 
-from bytewise.service.connections import Deadline
-
-MAX_LOOKUPS = 32
-"""Most host names that this process resolves at one time. The system's resolver cannot be stopped, so an exchange whose deadline
-passes leaves a thread that ends when the resolver gives up, usually after some seconds."""
-_LOOKUPS = threading.BoundedSemaphore(MAX_LOOKUPS)
+from bytewise.service.connections import Deadline, resolve
 
 _CHUNK_BYTES = 2**14
 """Most bytes that are written at once: one TLS record, which has one timeout."""
@@ -45,13 +37,15 @@ class TimedBackend(httpcore2.NetworkBackend):
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore2.NetworkStream:
         """Connects to the first address of the host that answers. Each address gets an equal part of the time that is left."""
+        addresses, options = _addresses(host, port, self._deadline), list(socket_options or ())
         attempt = Deadline()
         attempt.start(_left(self._deadline, timeout))
-        addresses, options = _addresses(host, port, attempt), list(socket_options or ())
         failure: Exception = httpcore2.ConnectError(f"{host} has no address")
         for after, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
             try:
-                stream = self._inner.connect_tcp(address, port, _left(attempt) / after, local_address, options)
+                stream = self._inner.connect_tcp(address, port, attempt.left() / after, local_address, options)
+            except TimeoutError:
+                break
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failure = error
             else:
@@ -68,31 +62,12 @@ def _left(deadline: Deadline, timeout: float | None = None) -> float:
 
 
 def _addresses(host: str, port: int, deadline: Deadline) -> list[str]:
-    # A name can have any number of addresses, and the library would give each the whole time.
-    answer: Future[list[str]] = Future()
-    if not _LOOKUPS.acquire(timeout=_left(deadline)):
-        raise httpcore2.ConnectTimeout(f"{host}: {MAX_LOOKUPS} other names are being resolved")
     try:
-        threading.Thread(target=_resolve, args=(host, port, answer), name=f"resolve {host}"[:60], daemon=True).start()
-    except RuntimeError as error:  # The system has no thread left.
-        _LOOKUPS.release()
+        return resolve(host, port, deadline)
+    except TimeoutError as error:
+        raise httpcore2.ConnectTimeout(str(error)) from None
+    except OSError as error:
         raise httpcore2.ConnectError(f"{host}: {error}") from None
-    try:
-        return answer.result(_left(deadline))
-    except TimeoutError:
-        raise httpcore2.ConnectTimeout(f"{host}: its name was not resolved in time") from None
-    except (OSError, ValueError) as error:
-        raise httpcore2.ConnectError(f"{host}: {error}") from None
-
-
-def _resolve(host: str, port: int, answer: "Future[list[str]]") -> None:
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        answer.set_result(list(dict.fromkeys(str(each[4][0]) for each in found)))
-    except (OSError, ValueError) as error:  # UnicodeError, for a name that is too long, is a ValueError.
-        answer.set_exception(error)
-    finally:
-        _LOOKUPS.release()
 
 
 class _TimedStream(httpcore2.NetworkStream):

@@ -122,6 +122,23 @@ def test_lying_proxy_does_not_outweigh_one_with_fitting_bytes(url: str) -> None:
             alone.get(locator, lambda data: data == b"true bytes")
 
 
+def test_proxy_that_calls_a_locator_malformed_outweighs_no_other(url: str) -> None:
+    with client(url) as honest:
+        locator = honest.put(b"kept")
+    with answering(400) as wrong, client(wrong, url) as both, client(wrong, wrong) as agreed, client(wrong, nowhere()) as one:
+        assert both.get(locator) == b"kept"
+        with pytest.raises(CallerError):
+            agreed.get(locator)
+        with pytest.raises(TryAgain):
+            one.get(locator)
+
+
+def test_status_code_beyond_all_numbers_is_no_reason() -> None:
+    told = b'{"StatusCode": 1e999}'
+    with answering(418, told) as wrong, client(wrong) as da, pytest.raises(TryAgain, match="without a reason"):
+        da.get("eigenda:standard:0x03abcd")
+
+
 def test_a_put_fails_over_to_the_next_proxy(url: str, second_url: str) -> None:
     turn(url, {"PutReturnsFailoverError": True})
     with client(url, second_url) as da:
@@ -157,8 +174,10 @@ def test_proxy_that_drips_is_abandoned_in_time(part: str) -> None:
 
 def test_connections_to_a_proxy_are_kept(url: str) -> None:
     with client(url) as da:
+        none = len(os.listdir("/proc/self/fd"))
         locator = da.put(b"kept")
         before = len(os.listdir("/proc/self/fd"))
+        assert before == none + 1
         with ThreadPoolExecutor(1) as other:
             assert [da.get(locator), other.submit(da.get, locator).result()] == [b"kept"] * 2
         assert len(os.listdir("/proc/self/fd")) == before

@@ -8,7 +8,7 @@ import pytest
 
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.service.clock import monotonic_s
-from bytewise.service.http.deadline import MAX_LOOKUPS
+from bytewise.service.connections import MAX_LOOKUPS
 from kms.shard_client import ShardClient
 from tests.fixtures.kms.release_network import World
 from tests.fixtures.kms.trickling_shard import trickling

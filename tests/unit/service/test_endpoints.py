@@ -64,6 +64,7 @@ def test_impossible_endpoint_settings_are_refused(url: str, urls: tuple[str, ...
         ("wss://node.example/v3/hidden", "wss://node.example is no URL"),
         ("wss://hidden:hidden@node.example?key=hidden", "wss://node.example is no URL"),
         ("node.example:8545/hidden", "node.example:8545 is no URL"),
+        ("wss://user:hid/den@node.example", "wss:// is no URL"),
         ("hidden@", " is no URL"),
         ("https://:1/hidden#hidden", "https://:1 is no URL"),
     ],
@@ -71,7 +72,7 @@ def test_impossible_endpoint_settings_are_refused(url: str, urls: tuple[str, ...
 def test_refused_url_is_shown_without_its_key(url: str, shown: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         rpc_endpoints(url, (), 0)
-    assert shown in str(caught.value) and "hidden" not in str(caught.value)
+    assert shown in str(caught.value) and "hid" not in str(caught.value)
 
 
 def test_file_names_the_endpoints_and_the_old_setting_stays_valid(tmp_path: Path) -> None:
