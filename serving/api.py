@@ -15,6 +15,7 @@ from anyio import to_thread
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bytewise.protocol.errors.actors import BadRequest, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError
@@ -35,10 +36,33 @@ their types have no place for a receipt."""
 BODY_TIMEOUT_S = 60.0
 """Seconds in which a client must send the whole body of a request. After that the API answers 408 and closes the connection,
 because a slow client would otherwise occupy it for as long as it likes."""
+HEAD_TIMEOUT_S = 20.0
+"""Seconds after which the server looks whether a client has sent the head of a request. It closes a connection on which no
+request began in that time, because a silent client would otherwise occupy it for as long as it likes."""
 NamedReceipt = tuple[Digest, SignedReceipt]
 """A receipt and its id."""
 
 _NAME = re.compile(f"0x([0-9a-f]{{64}})|{COMPLETION_PREFIX}([0-9a-f]{{32}})")
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP/1.1 of uvicorn that also closes connections without a request, after `HEAD_TIMEOUT_S` to twice that time. uvicorn itself
+    waits for the first request, and for the rest of a head, without limit."""
+
+    head_timeout_s = HEAD_TIMEOUT_S
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Starts the first wait of a new connection."""
+        super().connection_made(transport)
+        self.loop.call_later(self.head_timeout_s, self._look, None)
+
+    def _look(self, last: object) -> None:
+        # A request whose answer is complete counts as none, and so does one whose head is incomplete: it has no cycle yet.
+        is_waiting = self.cycle is None or self.cycle.response_complete
+        if is_waiting and self.cycle is last:
+            self.transport.close()
+        if not self.transport.is_closing():
+            self.loop.call_later(self.head_timeout_s, self._look, self.cycle if is_waiting else self)
 
 
 class Counter(Protocol):

@@ -20,7 +20,7 @@ from bytewise.service import telemetry
 from bytewise.service.listener import listening_socket
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
-from serving.api import Gate, build_api
+from serving.api import Gate, TimedProtocol, build_api
 from serving.pipeline import Pipeline, PipelineDeps
 from serving.request_queue import RequestQueue
 from serving.wiring import ServedModel
@@ -58,7 +58,10 @@ class ServedApi:
 
 
 @contextmanager
-def served_api(folder: Path, tokenizer: StubTokenizer, engine: StubEngine, body_timeout_s: float = 60.0) -> Iterator[ServedApi]:
+def served_api(
+    folder: Path, tokenizer: StubTokenizer, engine: StubEngine, body_timeout_s: float = 60.0,
+    protocol: type[TimedProtocol] = TimedProtocol,
+) -> Iterator[ServedApi]:  # fmt: skip
     """Serves the API until the block ends."""
     scene, bugs = BatchScene(folder), list[BaseException]()
     scene.watch.update(replace(OPEN, epoch=World(folder / "kms").document.record), None)
@@ -74,7 +77,7 @@ def served_api(folder: Path, tokenizer: StubTokenizer, engine: StubEngine, body_
         OFFER.model_name, OPERATOR.address, 0, queue, scene.watch, 512, pipeline, deps.receipt_store, ANCHOR
     )
     app = build_api(gate, {}, 1 << 20, 60.0, body_timeout_s)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(app, http=protocol, log_config=None, lifespan="off"))
     with listening_socket("listen", "127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, args=([listening],))
         thread.start()
@@ -119,6 +122,34 @@ def test_body_that_does_not_arrive_gets_408_and_its_connection_is_closed(tmp_pat
             client.sendall(head + sent)
             answer = answers.read()
     assert answer.startswith(b"HTTP/1.1 408 ") and b"did not arrive within 0.2 s" in answer
+
+
+class HastyProtocol(TimedProtocol):
+    """Looks often."""
+
+    head_timeout_s = 0.3
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /ver", b"GET /version HTTP/1.1\r\nHost: x\r\n\r\nGET /ver"])
+def test_connection_without_a_request_is_closed(tmp_path: Path, sent: bytes) -> None:
+    with served_api(tmp_path, StubTokenizer(), StubEngine(), protocol=HastyProtocol) as api:
+        with socket.create_connection(("127.0.0.1", api.port), timeout=60) as client, client.makefile("rb") as answers:
+            client.sendall(sent)
+            assert answers.read().startswith(b"HTTP/1.1 200 " if b"\n" in sent else b"")
+
+
+class SlowEngine(StubEngine):
+    """Takes longer than a hasty server waits for a head."""
+
+    def generate(self, request: Request) -> Generated:
+        threading.Event().wait(1)
+        return super().generate(request)
+
+
+def test_connection_with_a_request_stays_open_until_its_answer(tmp_path: Path) -> None:
+    with served_api(tmp_path, StubTokenizer(), SlowEngine(), protocol=HastyProtocol) as api:
+        answer = httpx2.post(f"{api.url}/v1/chat/completions", json=LEAST, timeout=60.0)
+    assert answer.status_code == 200
 
 
 def test_body_that_arrives_in_parts_is_answered(tmp_path: Path) -> None:
