@@ -46,8 +46,8 @@ _NAME = re.compile(f"0x([0-9a-f]{{64}})|{COMPLETION_PREFIX}([0-9a-f]{{32}})")
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP/1.1 of uvicorn that also closes connections without a request, after `HEAD_TIMEOUT_S` to twice that time. uvicorn itself
-    waits for the first request, and for the rest of a head, without limit."""
+    """HTTP/1.1 of uvicorn that also closes connections without a request, after `HEAD_TIMEOUT_S` to twice that time. uvicorn
+    itself waits for the first request, and for the rest of a head, without limit."""
 
     head_timeout_s = HEAD_TIMEOUT_S
 
