@@ -45,7 +45,7 @@ NamedReceipt = tuple[Digest, SignedReceipt]
 _NAME = re.compile(f"0x([0-9a-f]{{64}})|{COMPLETION_PREFIX}([0-9a-f]{{32}})")
 
 
-class TimedProtocol(H11Protocol):
+class HeadTimedProtocol(H11Protocol):
     """HTTP/1.1 of uvicorn that also closes connections without a request, after `HEAD_TIMEOUT_S` to twice that time. uvicorn
     itself waits for the first request, and for the rest of a head, without limit."""
 

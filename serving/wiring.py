@@ -55,7 +55,7 @@ from chain.client.address_book import read_network, verify_code
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import AccountSigner, load_signer, open_signer
 from chain.sending.sender import SenderPolicy
-from serving.api import Gate, NamedReceipt, TimedProtocol, build_api
+from serving.api import Gate, HeadTimedProtocol, NamedReceipt, build_api
 from serving.batcher import BatchDuties, Batcher
 from serving.chain_view import BatchPages, ChainReadiness, DisputePages
 from serving.disputes import OperatorDisputes
@@ -255,7 +255,7 @@ class Operator:
         app = build_api(self._gate, _version(), limits.max_body_bytes, limits.answer_timeout_s)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                app, http=TimedProtocol, host=listen.host, port=listen.port, ssl_certfile=str(listen.certificate_file),
+                app, http=HeadTimedProtocol, host=listen.host, port=listen.port, ssl_certfile=str(listen.certificate_file),
                 ssl_keyfile=str(listen.key_file), ssl_version=ssl.PROTOCOL_TLS_SERVER, log_config=None, access_log=False,
                 lifespan="off", server_header=False, timeout_graceful_shutdown=HTTP_DRAIN_S,
                 limit_concurrency=MAX_CONNECTIONS + 1,

@@ -20,7 +20,7 @@ from bytewise.service import telemetry
 from bytewise.service.listener import listening_socket
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
-from serving.api import Gate, TimedProtocol, build_api
+from serving.api import Gate, HeadTimedProtocol, build_api
 from serving.pipeline import Pipeline, PipelineDeps
 from serving.request_queue import RequestQueue
 from serving.wiring import ServedModel
@@ -60,7 +60,7 @@ class ServedApi:
 @contextmanager
 def served_api(
     folder: Path, tokenizer: StubTokenizer, engine: StubEngine, body_timeout_s: float = 60.0,
-    protocol: type[TimedProtocol] = TimedProtocol,
+    protocol: type[HeadTimedProtocol] = HeadTimedProtocol,
 ) -> Iterator[ServedApi]:  # fmt: skip
     """Serves the API until the block ends."""
     scene, bugs = BatchScene(folder), list[BaseException]()
@@ -124,7 +124,7 @@ def test_body_that_does_not_arrive_gets_408_and_its_connection_is_closed(tmp_pat
     assert answer.startswith(b"HTTP/1.1 408 ") and b"did not arrive within 0.2 s" in answer
 
 
-class HastyProtocol(TimedProtocol):
+class HastyProtocol(HeadTimedProtocol):
     """Looks often."""
 
     head_timeout_s = 0.3
