@@ -42,7 +42,7 @@ DRAIN_S = 5
 """Longest wait in seconds for open requests at shutdown. Then the server ends the requests that still run, such as event
 streams."""
 STEPS_PER_TICK = 50
-_LOGS_UNVERIFIED = "; events are not compared with receipts, because the node has no eth_getBlockReceipts"
+_LOGS_UNVERIFIED = "; events are not compared with receipts, because the node refuses eth_getBlockReceipts"
 
 
 class DashboardProcess:

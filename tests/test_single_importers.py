@@ -10,6 +10,7 @@ BOUNDARIES = {
     "bytewise.crypto.reconstruction": "cryptography",
     "bytewise.da.store": "HTTP, disk",
     "bytewise.inference.cuda.runner": "a device",
+    "bytewise.inference.native.path": "C",
     "bytewise.inference.pinned.engine": "floats of transformers",
     "bytewise.tee.gpu": "a foreign format",
     "bytewise.tee.snp": "a foreign format",
@@ -52,7 +53,6 @@ BOUNDARIES = {
 """Modules that one other imports, and what each keeps apart."""
 
 CONCEPTS = {
-    "bytewise.inference.backend_selection": "which code computes on this machine",
     "bytewise.inference.convert.convert": "a conversion; the command imports no other part of the engine",
     "bytewise.inference.convert.equalise": "equalisation of channels",
     "bytewise.inference.convert.make": "small models from a seed",

@@ -17,6 +17,7 @@ from bytewise.inference.exact.modules import SharedProduct
 from bytewise.inference.exact.quantise import ACTIVATION_BITS
 from bytewise.inference.known_answers import known_models, operations
 from bytewise.inference.known_answers.operations import ACTIVATION_MAX, WEIGHT_MAX
+from bytewise.inference.manifest import Architecture
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.library import ThreadPool, kernels
 from bytewise.inference.native.path import NativePath, missing_feature
@@ -115,7 +116,7 @@ def open_path(
         raise CannotExecute("a kernel is of the native path, a backend of torch: name one of them")
     if wants_native:
         return _native(artifact, threads, kernel)
-    if path == "auto" and backend is None and kernels() and missing_feature(artifact.manifest.architecture) is None:
+    if path == "auto" and backend is None and can_run_native(artifact.manifest.architecture):
         try:
             return _native(artifact, threads, None)
         except CannotExecute as error:
@@ -125,6 +126,11 @@ def open_path(
     backends = _backends(threads)
     wanted = fastest_first(backends, threads) if backend is None else [backend_named(backend, backends)]
     return Runner(artifact, _own(operations.first_exact(wanted, _verify), threads))
+
+
+def can_run_native(shape: Architecture) -> bool:
+    """Returns whether the path `auto` tries the C engine for a model: the engine is built and lacks no feature of the model."""
+    return bool(kernels()) and missing_feature(shape) is None
 
 
 def other_backend(first: AnyPath, threads: int) -> str:

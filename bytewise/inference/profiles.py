@@ -8,10 +8,10 @@ from pathlib import Path
 
 from bytewise.inference.artifact import artifact as artifacts
 from bytewise.inference.artifact.artifact import Progress
+from bytewise.inference.backend_selection import can_run_native
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.manifest import profile_of
-from bytewise.inference.native.library import kernels, unavailable_reason
-from bytewise.inference.native.path import missing_feature
+from bytewise.inference.native.library import unavailable_reason
 from bytewise.inference.pinned import checkpoint
 from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.protocol.errors.actors import CannotExecute, ConfigurationError, NotExact
@@ -88,8 +88,7 @@ def verify_artifact(
         make = functools.partial(
             ExactEngine, exact, threads=threads, path=where, backend=backend or None, cache_bytes=cache_bytes or None
         )
-        lacking = missing_feature(exact.manifest.architecture)
-        by_library = bool(backend) or device != "cpu" or not kernels() or lacking is not None
+        by_library = bool(backend) or device != "cpu" or not can_run_native(exact.manifest.architecture)
         return Loaded(exact.model_id, make, by_library)
     if environment is None:
         raise ConfigurationError(path.name, "is of profile pinned-1: name the registered environment that this machine is")

@@ -335,7 +335,7 @@ INDEX_DIFFERENCES = _gauge("bytewise_index_differences", "Rows of the index that
                            INDEXERS)  # fmt: skip
 INDEX_LOGS_VERIFIED = _gauge(
     "bytewise_index_logs_verified",
-    "1 if events of new blocks are compared with the blocks' receipts; 0 if the node has no receipts, or without an own index.",
+    "1 if events of new blocks are compared with the blocks' receipts; 0 while the node refuses them, or without an own index.",
     INDEXERS,
 )
 INDEX_EVENTS = _counter("bytewise_index_events_total", "Events of contracts that were added to the index.", INDEXERS)

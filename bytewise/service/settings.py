@@ -61,8 +61,8 @@ def public_part(url: str) -> str:
     in no error and no log."""
     before, separator, rest = url.partition("://")
     scheme, place = (before, rest) if separator else ("", before)
-    host, *others = re.split("[/?#]", place, maxsplit=1)
-    if any("@" in each for each in others):
+    host = re.split("[/?#]", place)[0]
+    if "@" in place[len(host) :]:
         host = ""  # a password with one of these characters, perhaps
     return f"{scheme}{separator}{host.rpartition('@')[2]}"[:80]
 

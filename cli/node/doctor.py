@@ -82,6 +82,7 @@ def checked(function: "Callable[['NodeView'], Check]", view: "NodeView") -> "Che
     """Runs a check and returns its result. If the check raises an error, or has no result after `CHECK_S` seconds, it counts as
     failed."""
     from bytewise.service.readiness import Check
+    from bytewise.service.telemetry import raised_at
 
     name = function.__name__
     results: list[Check] = []
@@ -92,7 +93,7 @@ def checked(function: "Callable[['NodeView'], Check]", view: "NodeView") -> "Che
         except BytewiseError as error:
             results.append(Check(name, False, str(error), "an answer", "Repair what the value names, then run this again."))
         except Exception as error:  # noqa: BLE001  (a defect of the check must not be taken for a slow service)
-            what = f"the check failed with {type(error).__name__}"
+            what = f"the check failed with {type(error).__name__} at {raised_at(error)}"
             results.append(Check(name, False, what, "an answer", "This is a defect of the program: please report it."))
 
     # The check runs in a daemon thread, because no library's timeout limits a whole check. The process can end while such a
