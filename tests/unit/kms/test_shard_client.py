@@ -10,7 +10,7 @@ from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.service.clock import monotonic_s
 from bytewise.service.connections import MAX_LOOKUPS
 from kms.shard_client import ShardClient
-from tests.fixtures.kms.release_network import World
+from tests.fixtures.kms.release_network import World, wait_until
 from tests.fixtures.kms.trickling_shard import trickling
 
 
@@ -42,6 +42,7 @@ def test_slow_resolver_ends_no_exchange_late_and_gets_few_threads(world: World, 
             for _ in range(MAX_LOOKUPS + 3):
                 with pytest.raises(TryAgain, match="Timeout"):
                     client.call("GET", "/v1/info", b"")
+        wait_until(lambda: len(asked) >= MAX_LOOKUPS, 60)
     finally:
         go_on.set()
     assert len(asked) == MAX_LOOKUPS and monotonic_s() - begun < 40
